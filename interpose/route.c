@@ -182,7 +182,8 @@ static CUresult first_word(struct route_ticket *ticket)
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-/* Grants with memory borrowed from the job's other processes, as long as they give some. */
+/* Grants with memory borrowed from the job's other processes, as long as they give some. With it our own idle
+ * memory may be enough, which alone was not. */
 static bool grant_borrowed(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                            uint64_t bytes)
 {
@@ -190,7 +191,9 @@ static bool grant_borrowed(struct route_ticket *ticket, struct device *device, e
     bool granted = false;
 
     while (!granted && lend_more(&loan))
-        granted = grant(ticket, device, kind, bytes);
+        granted = grant(ticket, device, kind, bytes) ||
+                  (route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
+                   grant(ticket, device, kind, bytes));
     lend_end(&loan);
     return granted;
 }
@@ -437,7 +440,9 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
     struct loan loan = {.device = source->device, .need = step, .missing = account_short_to_take};
     bool granted = false;
     while (!granted && lend_more(&loan))
-        granted = grant_async_at_limit(ticket, source, bytes);
+        granted = grant_async_at_limit(ticket, source, bytes) ||
+                  (route_make_room_for(ordinal, step, account_short_to_take) &&
+                   grant_async_at_limit(ticket, source, bytes));
     lend_end(&loan);
     return granted ? CUDA_SUCCESS : refuse(source->device, BLOCKS_ASYNC, bytes);
 }

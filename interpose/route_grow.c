@@ -43,7 +43,8 @@ static bool grow_borrowed(struct route_growth *growth, struct device *device, ui
     bool granted = false;
 
     while (!granted && lend_more(&loan))
-        granted = account_grow(&device->account, bytes);
+        granted = account_grow(&device->account, bytes) ||
+                  (route_make_room(device->ordinal, bytes) && account_grow(&device->account, bytes));
     lend_end(&loan);
     if (granted)
         take_growth(growth, device, bytes);

@@ -128,6 +128,11 @@ static void test_an_unwrapped_process_gets_the_drivers_own_error(void)
     run("prog_ipc", "unwrapped", CARD, true);
 }
 
+static void test_a_block_closed_beside_a_capture_stays_mapped_under_work(void)
+{
+    run("prog_ipc", "closed_under_work", CARD, true);
+}
+
 static void test_threads_open_and_close_at_once(void)
 {
     both("threads", CARD);
@@ -245,6 +250,7 @@ int main(void)
     RUN_TEST(test_the_library_never_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_forked_children_change_nothing);
     RUN_TEST(test_an_unwrapped_process_gets_the_drivers_own_error);
+    RUN_TEST(test_a_block_closed_beside_a_capture_stays_mapped_under_work);
     RUN_TEST(test_threads_open_and_close_at_once);
     RUN_TEST(test_no_thread_waits_for_a_close_that_waits_for_the_device);
     RUN_TEST(test_a_close_destroys_no_capture);

@@ -406,7 +406,9 @@ static int listen_falsely(void)
                                  .version = IPC_TICKET_VERSION,
                                  .pid = getpid(),
                                  .id = 1,
-                                 .bytes = lie == SLOW ? SLOW_PARTS * PART : BYTES,
+                                 .bytes = lie == SLOW            ? SLOW_PARTS * PART
+                                          : lie == OFFSET_BEHIND ? PART /* would be complete */
+                                                                 : BYTES,
                                  .offset = lie == OFFSET_BEHIND ? PART : OFFSET};
     MUST(IPC_KEY, getrandom(ticket.key, IPC_KEY, 0));
     const socklen_t length = ipc_wire_name(&name, ticket.key);

@@ -587,6 +587,26 @@ static void threads_fit(void)
     within();
 }
 
+/* A graph that fits on the first card and not on the second leaves nothing asked for on the first. */
+static void refused_on_the_second(void)
+{
+    CUgraph graph = empty(), alone = empty();
+
+    MUST(0, cuDeviceGraphMemTrim(0));
+    MUST(0, cuDeviceGraphMemTrim(1));
+    add_on(0, graph, NULL, room / 4 * 3, true);
+    add_on(1, graph, NULL, 2 * room, true);
+    CUgraphExec exec = instantiate(graph);
+    for (int i = 0; i < 2; i++)
+        MUST(FULL, cuGraphLaunch(exec, stream));
+    add_on(0, alone, NULL, room / 4 * 3, true);
+    CUgraphExec fits = instantiate(alone);
+    MUST(0, cuGraphLaunch(fits, stream));
+    MUST(0, cuCtxSynchronize());
+    MUST(0, cuGraphExecDestroy(fits));
+    MUST(0, cuGraphExecDestroy(exec));
+}
+
 /* A graph with memory on two cards, most of each. */
 static void two_cards(void)
 {
@@ -605,6 +625,7 @@ static void two_cards(void)
     MUST(0, cuCtxSynchronize());
     within();
     MUST(0, cuGraphExecDestroy(exec));
+    refused_on_the_second();
 }
 
 int main(int argc, char **argv)

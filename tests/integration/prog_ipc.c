@@ -1,5 +1,6 @@
 /* prog_ipc: memory of one process in another, by cuIpcGetMemHandle and cuIpcOpenMemHandle. One scenario per
  * run; both processes are this program (prog_is_other). */
+#define CUDA_ENABLE_DEPRECATED /* cuCtxDetach */
 #include "prog_share.h"
 
 #include <pthread.h>
@@ -256,6 +257,7 @@ static long wrong_in_big(CUdeviceptr block, unsigned char byte)
 static void freed_while_open(void)
 {
     CUdeviceptr block, others[4];
+    CUcontext same;
 
     prog_context(0);
     if (prog_is_other()) {
@@ -263,6 +265,8 @@ static void freed_while_open(void)
         prog_signal();
         prog_await();
         MUST(0, wrong_in_big(block, 0x5a));
+        MUST(0, cuCtxAttach(&same, 0));
+        MUST(0, cuCtxDetach(same)); /* it stays, and so does what is open in it */
         MUST(0, cuIpcCloseMemHandle(block));
         prog_signal();
         prog_await();
@@ -476,6 +480,42 @@ static void closes_while_context_ends(void)
     MUST(0, pthread_join(thread, NULL));
 }
 
+/* A block is closed beside a capture while a stream has yet to fill it. Until that is done its owner, who has
+ * freed it, does not use the memory again. */
+static void closed_under_work(void)
+{
+    CUdeviceptr block, own;
+    CUstream capturing, working;
+    CUgraph graph;
+
+    prog_context(0);
+    if (!prog_is_other()) {
+        pid_t pid = prog_start(false);
+        MUST(0, cuMemAlloc(&block, CARD_PAGE));
+        send_handle(block);
+        prog_await();
+        MUST(0, cuMemFree(block));
+        usleep(GATE_US / 2);
+        MUST(0, cuMemAlloc(&own, CARD_PAGE));
+        prog_fill(own, 5, CARD_PAGE);
+        prog_join(pid);
+        MUST(0, prog_wrong(own, 5, CARD_PAGE));
+        return;
+    }
+    MUST(0, cuMemAlloc(&own, MIB));
+    MUST(0, cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&working, CU_STREAM_NON_BLOCKING));
+    block = open_sent();
+    MUST(0, cuLaunchHostFunc(working, gate, NULL));
+    MUST(0, cuMemsetD8Async(block, 9, CARD_PAGE, working));
+    MUST(0, cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuIpcCloseMemHandle(block));
+    MUST(0, cuStreamEndCapture(capturing, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    prog_signal();
+    MUST(0, cuStreamSynchronize(working));
+}
+
 /* A child of the exporter that never uses CUDA changes nothing, neither alive nor at its end. */
 static void forks(void)
 {
@@ -666,6 +706,7 @@ int main(int argc, char **argv)
         {"context_ends", context_ends},
         {"closed_while_context_ends", closed_while_context_ends},
         {"closes_while_context_ends", closes_while_context_ends},
+        {"closed_under_work", closed_under_work},
         {"forks", forks},
         {"clones", clones},
         {"unwrapped", unwrapped},

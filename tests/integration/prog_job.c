@@ -167,13 +167,24 @@ static void joins(void)
     prog_join(prog_start(false));
 }
 
-/* The other process has freed its half and keeps it cached: this one gets it, as any kind of memory. */
+static void keep_idle(void)
+{
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+
+    MUST(0, cuDeviceGetMemPool(&pool, 0));
+    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+}
+
+/* The other process has freed its half and keeps it cached, and the driver's pool keeps some: this one gets
+ * both, as any kind of memory. */
 static void lends(void)
 {
     struct memory block;
 
     prog_context(0);
     if (prog_is_other()) {
+        keep_idle();
         for (enum kind kind = LINEAR; kind < KINDS; kind++) {
             MUST(0, take(&block, LINEAR, HALF));
             give(&block);
@@ -188,7 +199,7 @@ static void lends(void)
     const pid_t pid = prog_start(false);
     for (enum kind kind = LINEAR; kind < KINDS; kind++) {
         prog_await();
-        MUST(0, take(&block, kind, HALF + 64 * MIB));
+        MUST(0, take(&block, kind, HALF + 96 * MIB));
         give(&block);
         MUST(0, cuCtxSynchronize());
         prog_signal();

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <wchar.h>
 
 #include "interpose/gpucap.h"
 #include "interpose/hook/nvtx_abi.h"
@@ -97,6 +98,7 @@ static void ranges(void)
 static void domains(void)
 {
     nvtxEventAttributes_t event = event_of(NVTX_MESSAGE_TYPE_REGISTERED);
+    wchar_t name[1000] = {0}; /* more than counts */
 
     prog_context(0);
     nvtxDomainHandle_t first = nvtxDomainCreateA("first"), second = nvtxDomainCreateW(L"second");
@@ -114,12 +116,17 @@ static void domains(void)
     take(5);
     nvtxDomainRangePop(second);
     take(6);
+    wmemset(name, L'x', sizeof(name) / sizeof(*name) - 1);
+    nvtxRangePushW(name);
+    take(7);
 }
 
 /* More names than there can be tags, and ranges deeper than are seen. */
 static void many(void)
 {
     char name[32];
+    nvtxEventAttributes_t event = event_of(NVTX_MESSAGE_TYPE_REGISTERED);
+    nvtxStringHandle_t last = NULL;
 
     prog_context(0);
     for (int i = 0; i < 2000; i++) {
@@ -135,6 +142,18 @@ static void many(void)
     if (gpucap_tag)
         MUST(0, gpucap_tag("still"));
     take(3);
+    if (gpucap_tag)
+        MUST(0, gpucap_tag(NULL));
+    /* A handle of none, and more registered strings than there is room for. */
+    event.message.registered = (nvtxStringHandle_t)name;
+    nvtxRangePushEx(&event);
+    take(4);
+    for (int i = 0; i < 1024; i++)
+        last = nvtxDomainRegisterStringA(NULL, "range 1");
+    event.message.registered = last;
+    nvtxRangePushEx(&event);
+    take(5);
+    MUST(1, !nvtxDomainRegisterStringA(NULL, "range 1"));
 }
 
 int main(int argc, char **argv)

@@ -2,6 +2,7 @@
  * one block, and what keeps the rest apart. Each case is a process of its own, as in engine_pool.c. */
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pool_apart.h"
+#include "interpose/pool/pool_pending.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -92,6 +93,7 @@ static void worked_on(void)
     model_free(&model, 0, false);
     struct pool_apart apart = look(60 * MIB);
     CHECK(apart.of[RECORDING_APART_IDLE] == 16 * MIB && apart.of[RECORDING_APART_WORK] == 16 * MIB);
+    CHECK(apart.of[RECORDING_APART_PIECES] == 1);
     CHECK(apart.of[RECORDING_APART_JOINED] == 0);
     capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
     apart = look(60 * MIB);
@@ -110,12 +112,72 @@ static void test_freed_memory_with_work_on_it_is_named(void)
     TEST_ASSERT_TRUE(fake_child(worked_on));
 }
 
+/* Behind a join freed chunks may move, but cannot be released before their work is done: one that is larger
+ * than the request is of no use until then. */
+static void too_large(void)
+{
+    streams_distrust();
+    model_open(&model, 1024 * MIB, 1024 * MIB);
+    CHECK(model_alloc(&model, 512 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[0]);
+    model_free(&model, 0, false);
+    lock_take(&model.pool.lock);
+    CHECK(pool_join(&model.pool));
+    lock_release(&model.pool.lock);
+    CHECK(!fence_done(&model.pool.fence, fence_usable(&model.pool.fence)));
+    struct pool_apart apart = look(600 * MIB);
+    CHECK(apart.of[RECORDING_APART_WORK] == 0 && apart.of[RECORDING_APART_JOINED] == 512 * MIB);
+    apart = look(8 * MIB);
+    CHECK(apart.of[RECORDING_APART_SIZES] == 512 * MIB && apart.of[RECORDING_APART_JOINED] == 0);
+    while (fake_progress(0) || fake_progress(1))
+        ;
+    pool_take_in(&model.pool);
+    fence_poll(&model.pool.fence);
+    apart = look(8 * MIB);
+    CHECK(apart.of[RECORDING_APART_SIZES] == 0 && apart.of[RECORDING_APART_JOINED] == 512 * MIB);
+    model_close(&model);
+}
+
+static void test_chunks_too_large_for_a_request_are_named(void)
+{
+    TEST_ASSERT_TRUE(fake_child(too_large));
+}
+
+/* A free part of a chunk lengthens a block of joined chunks only where these can be put beside it. */
+static void edges(void)
+{
+    uint64_t blocks[32], large;
+
+    model_open(&model, 56 * MIB, 56 * MIB);
+    CHECK(pool_alloc(&model.pool, 8 * MIB, &large) == 0);
+    for (int i = 0; i < 32; i++)
+        CHECK(pool_alloc(&model.pool, 3 * MIB / 2, &blocks[i]) == 0);
+    CHECK(pool_free(&model.pool, large, true) == 0);
+    for (int i = 1; i < 31; i += 2)
+        CHECK(pool_free(&model.pool, blocks[i], true) == 0);
+    const struct pool_apart apart = look(16 * MIB);
+    CHECK(apart.of[RECORDING_APART_JOINED] == 8 * MIB);
+    for (int i = 0; i < 32; i += i == 30 ? 1 : 2)
+        CHECK(pool_free(&model.pool, blocks[i], true) == 0);
+    model_close(&model);
+}
+
+static void test_parts_between_live_blocks_lengthen_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(edges));
+}
+
 static void pinned(void)
 {
     uint64_t address;
 
     model_open(&model, 64 * MIB, 64 * MIB);
     CHECK(pool_alloc(&model.pool, 8 * MIB, &address) == 0);
+    /* The largest range of several pools counts, whichever comes last. */
+    struct pool_apart both = {.largest = 16 * MIB};
+    pool_apart_add(&both, &model.pool, MIB);
+    CHECK(both.largest == 16 * MIB);
     CHECK(pool_pin(&model.pool, address) == 0 && pool_free(&model.pool, address, true) == 0);
     pool_freed_pinned = false;
     const struct pool_apart apart = look(60 * MIB);
@@ -129,6 +191,27 @@ static void test_freed_memory_that_another_process_has_open_is_named(void)
     TEST_ASSERT_TRUE(fake_child(pinned));
 }
 
+/* The driver did not take a chunk back. */
+static void stuck(void)
+{
+    uint64_t address;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(pool_alloc(&model.pool, 2 * MIB, &address) == 0 && pool_free(&model.pool, address, true) == 0);
+    CHECK(look(60 * MIB).of[RECORDING_APART_STUCK] == 0);
+    lock_take(&model.pool.lock);
+    fake_fail(1 << FAKE_RELEASE, 1, 0);
+    CHECK(pool_give_back(&model.pool, address) == 0);
+    lock_release(&model.pool.lock);
+    CHECK(look(60 * MIB).of[RECORDING_APART_STUCK] == 2 * MIB);
+    model_close(&model);
+}
+
+static void test_memory_that_the_driver_did_not_take_back_is_named(void)
+{
+    TEST_ASSERT_TRUE(fake_child(stuck));
+}
+
 /* One small block of 1 KiB holds a page. */
 static void small(void)
 {
@@ -139,7 +222,12 @@ static void small(void)
     const struct pool_apart apart = look(60 * MIB);
     CHECK(apart.of[RECORDING_APART_IDLE] == fake_physical() - 1024);
     CHECK(model.pool.small.on ? apart.of[RECORDING_APART_SMALL] > 0 : apart.of[RECORDING_APART_SMALL] == 0);
-    close_with(address);
+    CHECK(pool_pin(&model.pool, address) == 0 && pool_free(&model.pool, address, true) == 0);
+    pool_freed_pinned = false;
+    CHECK(look(60 * MIB).of[RECORDING_APART_PINNED] == 1024);
+    CHECK(pool_unpin(&model.pool, address) == 0);
+    CHECK(look(60 * MIB).of[RECORDING_APART_PINNED] == 0);
+    model_close(&model);
 }
 
 static void test_room_between_small_blocks_is_named(void)
@@ -153,7 +241,10 @@ int main(void)
     RUN_TEST(test_whole_chunks_count_as_one_block);
     RUN_TEST(test_parts_of_chunks_with_live_blocks_are_named);
     RUN_TEST(test_freed_memory_with_work_on_it_is_named);
+    RUN_TEST(test_chunks_too_large_for_a_request_are_named);
+    RUN_TEST(test_parts_between_live_blocks_lengthen_nothing);
     RUN_TEST(test_freed_memory_that_another_process_has_open_is_named);
+    RUN_TEST(test_memory_that_the_driver_did_not_take_back_is_named);
     RUN_TEST(test_room_between_small_blocks_is_named);
     return UNITY_END();
 }

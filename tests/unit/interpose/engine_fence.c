@@ -228,6 +228,11 @@ static void captures_many(void)
         capture_end(streams_key(STREAM_A) + 16 * (many - 1 - i), thread);
     }
     CHECK(!capture_any());
+    capture_end(streams_key(STREAM_B), thread); /* of none */
+    capture_begin(FAKE_CAPTURE, thread, FAKE_CONTEXT);
+    CHECK(capture_any());
+    capture_end(FAKE_CAPTURE, thread);
+    CHECK(!capture_any());
     close_fence();
 }
 
@@ -568,6 +573,52 @@ static void test_no_epoch_is_lost_in_a_call_that_fails(void)
     TEST_ASSERT_TRUE(fake_child(record_that_fails));
 }
 
+/* Beside a capture no event can close the open epoch: then its work is waited for in another way. */
+static void settle_in_capture(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    open_capture();
+    CHECK(fence_settle(&fence) == 0 && fence_done(&fence, epoch));
+    close_capture();
+    close_fence();
+}
+
+static void test_beside_a_capture_settling_waits_for_what_was_just_freed(void)
+{
+    TEST_ASSERT_TRUE(fake_child(settle_in_capture));
+}
+
+/* A thread waits for the event, and would wait for later work if it were recorded again. */
+static void events_in_use(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    fence.events[0].users = 1;
+    for (int i = 1; i < FENCE_EVENTS; i++) {
+        CHECK(fence_epoch(&fence));
+        fence_poll(&fence);
+        CHECK(fence.events[0].epoch == 0 && fence.waiting == (unsigned)i);
+    }
+    struct fence_event *newest = &fence.events[FENCE_EVENTS - 1];
+    const uint64_t epoch = newest->epoch;
+    CHECK(epoch == fence.closed && fence_epoch(&fence) > epoch);
+    newest->users = 1;
+    fence_join(&fence);
+    CHECK(newest->epoch == epoch);
+    newest->users = 0;
+    CHECK(fence_join(&fence) && newest->epoch > epoch);
+    fence.events[0].users = 0;
+    fake_progress(0);
+    close_fence();
+}
+
+static void test_an_event_that_a_thread_waits_for_is_not_recorded_again(void)
+{
+    TEST_ASSERT_TRUE(fake_child(events_in_use));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -591,5 +642,7 @@ int main(void)
     RUN_TEST(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
     RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     RUN_TEST(test_no_epoch_is_lost_in_a_call_that_fails);
+    RUN_TEST(test_beside_a_capture_settling_waits_for_what_was_just_freed);
+    RUN_TEST(test_an_event_that_a_thread_waits_for_is_not_recorded_again);
     return UNITY_END();
 }

@@ -279,6 +279,16 @@ static void test_an_address_inside_a_range_of_terabytes_is_found(void)
     ranges_destroy(&wide);
 }
 
+static void test_a_range_that_is_taken_has_no_pins(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 8));
+    ranges_map(&ranges, BASE, RANGES_PAGE, 0);
+    struct range *range = ranges_take_at(&ranges, BASE, RANGES_PAGE);
+    range->mark.pins = 2;
+    ranges_give(&ranges, range, 0);
+    TEST_ASSERT_EQUAL_INT(0, ranges_take_at(&ranges, BASE, RANGES_PAGE)->mark.pins);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -287,5 +297,6 @@ int main(void)
     RUN_TEST(test_an_address_inside_a_range_of_terabytes_is_found);
     RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
     RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
+    RUN_TEST(test_a_range_that_is_taken_has_no_pins);
     return UNITY_END();
 }

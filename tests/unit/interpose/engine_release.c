@@ -474,6 +474,35 @@ static void test_within_the_slack_a_pool_grows_rather_than_move_chunks(void)
     TEST_ASSERT_TRUE(fake_child(slack));
 }
 
+/* The list of small blocks that wait for work grows when its beginning is not at its start. */
+static void list_grows(void)
+{
+    static uint64_t blocks[1600];
+
+    fence_forbid_joins();
+    streams_distrust();
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 4 * MIB) == 0);
+    for (int i = 0; i < 1600; i++)
+        CHECK(pool_alloc(&model.pool, 512, &blocks[i]) == 0);
+    for (int i = 0; i < 300; i++) /* no work: most are taken in again at once */
+        CHECK(pool_free(&model.pool, blocks[i], false) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    for (int i = 300; i < 1600; i++)
+        CHECK(pool_free(&model.pool, blocks[i], false) == 0);
+    finish(0);
+    pool_take_in(&model.pool);
+    CHECK(!pool_check(&model.pool));
+    model_free(&model, 0, true);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) && fake_physical() == 0);
+    model_close(&model);
+}
+
+static void test_no_small_block_is_lost_when_many_wait(void)
+{
+    TEST_ASSERT_TRUE(fake_child(list_grows));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -495,5 +524,6 @@ int main(void)
     RUN_TEST(test_with_room_chunks_are_large_and_larger_in_a_large_block);
     RUN_TEST(test_with_room_only_very_large_chunks_are_split);
     RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
+    RUN_TEST(test_no_small_block_is_lost_when_many_wait);
     return UNITY_END();
 }

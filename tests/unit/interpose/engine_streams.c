@@ -334,6 +334,24 @@ static void test_a_third_stream_does_not_overtake_the_wait_of_the_second(void)
     TEST_ASSERT_TRUE(fake_child(two_come_second));
 }
 
+/* An event that is recorded meanwhile may not cover that submission. */
+static void marks(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    CHECK(streams_mark().quiet);
+    CHECK(streams_work(streams_key(STREAM_B)));
+    CHECK(!streams_mark().quiet);
+    streams_worked();
+    CHECK(streams_mark().quiet);
+    close_fence();
+}
+
+static void test_a_mark_beside_a_submission_settles_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(marks));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -350,5 +368,6 @@ int main(void)
     RUN_TEST(test_a_stream_in_the_middle_of_a_submission_is_not_done);
     RUN_TEST(test_streams_that_come_all_the_time_are_no_longer_waited_for);
     RUN_TEST(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
+    RUN_TEST(test_a_mark_beside_a_submission_settles_nothing);
     return UNITY_END();
 }

@@ -157,6 +157,38 @@ static void test_lease_is_raised_by_more_only_from_what_the_others_leave(void)
     TEST_ASSERT_EQUAL_UINT64(left, ledger_lease(other));
 }
 
+static void test_room_that_is_to_be_left_is_not_leased(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend_beside(ledger, 801, 200));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(ledger, 800, 200));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+}
+
+/* An unused lease would count against it. */
+static void test_lease_beside_a_high_is_raised_by_no_more_than_asked(void)
+{
+    struct ledger *ledger = test_open();
+
+    TEST_ASSERT_EQUAL_INT(
+        0, ledger_join_within(ledger, JOB, &(struct ledger_limits){.max = 1024 * MIB, .high = MIB}));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1));
+    TEST_ASSERT_EQUAL_UINT64(1, ledger_lease(ledger));
+}
+
+/* Another process may have written into our slot. */
+static void test_lease_of_our_own_is_as_we_know_it(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 600));
+    atomic_store(&ledger->file->slots[ledger->slot].lease, 5);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 1001)); /* recounts */
+    TEST_ASSERT_EQUAL_UINT64(600, ledger_lease(ledger));
+    TEST_ASSERT_EQUAL_UINT64(600, test_sum(ledger));
+}
+
 static void test_driver_may_say_that_more_is_used_than_max(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
@@ -471,6 +503,23 @@ static void test_totals_of_a_job_outlive_its_processes(void)
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(20, totals.waited_ms);
 }
 
+/* The driver or its settings may change before the next process. */
+static void test_size_of_a_context_is_known_while_any_process_lives(void)
+{
+    struct ledger *first = test_join(JOB, 1000), *second = test_join("another", 1000);
+
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_context_bytes(first)); /* this process is to find out */
+    ledger_set_context_bytes(first, 300 * MIB);
+    TEST_ASSERT_EQUAL_UINT64(300 * MIB, ledger_context_bytes(second));
+    TEST_ASSERT_EQUAL_UINT32(0, atomic_load(&second->file->sizing));
+    test_close(first);
+    first = test_join(JOB, 1000);
+    TEST_ASSERT_EQUAL_UINT64(300 * MIB, ledger_context_bytes(first));
+    test_close(first);
+    test_close(second);
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_context_bytes(test_join(JOB, 1000)));
+}
+
 static void test_slots_that_are_none_read_as_nothing(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -532,6 +581,9 @@ int main(void)
     RUN_TEST(test_lease_grows_to_what_is_asked_and_settles_to_what_is_used);
     RUN_TEST(test_lease_beyond_max_is_refused_and_changes_nothing);
     RUN_TEST(test_lease_is_raised_by_more_only_from_what_the_others_leave);
+    RUN_TEST(test_room_that_is_to_be_left_is_not_leased);
+    RUN_TEST(test_lease_beside_a_high_is_raised_by_no_more_than_asked);
+    RUN_TEST(test_lease_of_our_own_is_as_we_know_it);
     RUN_TEST(test_driver_may_say_that_more_is_used_than_max);
     RUN_TEST(test_sums_of_absurd_figures_do_not_wrap);
     RUN_TEST(test_two_processes_share_max);
@@ -549,6 +601,7 @@ int main(void)
     RUN_TEST(test_owner_that_does_not_go_on_is_not_waited_for_for_ever);
     RUN_TEST(test_readers_see_what_a_process_publishes);
     RUN_TEST(test_totals_of_a_job_outlive_its_processes);
+    RUN_TEST(test_size_of_a_context_is_known_while_any_process_lives);
     RUN_TEST(test_slots_that_are_none_read_as_nothing);
     RUN_TEST(test_control_characters_do_not_reach_a_terminal);
     RUN_TEST(test_last_refusals_are_kept_newest_first);

@@ -9,7 +9,7 @@
 
 #include "interpose/base/clock.h"
 
-#define LONG_MS 60000 /* a test that waits so long has failed */
+#define LONG_MS 600000 /* longer than ctest lets a test run */
 
 void setUp(void)
 {
@@ -73,6 +73,14 @@ static void test_the_unused_part_of_a_min_is_kept_from_others_and_not_from_its_o
     TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(other));
 }
 
+static void test_of_two_owners_each_keeps_what_the_other_has_not_used(void)
+{
+    struct ledger *one = join("one", with_min(1000), 300), *two = join("two", with_min(500), 100);
+
+    TEST_ASSERT_EQUAL_UINT64(400, ledger_kept(one));
+    TEST_ASSERT_EQUAL_UINT64(700, ledger_kept(two));
+}
+
 static void test_processes_of_the_owners_job_use_its_min_together(void)
 {
     struct ledger *other = join("other", with_min(0), 0);
@@ -126,7 +134,10 @@ static void test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_c
     ledger_end_claim(other, 200);
     TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(other, 600, 1000));
     test_close(owner);
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(other));
     TEST_ASSERT_EQUAL_INT(0, admit(other, 600, 1000));
+    join("next", with_min(0), 0); /* recounts */
+    TEST_ASSERT_FALSE(ledger_is_guarded(other));
 }
 
 static void test_a_min_can_be_set_and_taken_back(void)
@@ -161,6 +172,8 @@ static void test_a_lender_keeps_its_min(void)
     ledger_publish(lender, &(struct ledger_figures){.used = 1000, .cached = 900});
     TEST_ASSERT_EQUAL_UINT64(400, ledger_above_min(asker, lender->slot));
     TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_above_min(asker, asker->slot));
+    TEST_ASSERT_FALSE(ledger_ask_card(asker, 900, 1, 1)); /* it does not answer here */
+    TEST_ASSERT_EQUAL_UINT64(400, wanted_of(lender));
 }
 
 /* ---- high ---- */
@@ -168,13 +181,14 @@ static void test_a_lender_keeps_its_min(void)
 static void test_a_job_above_its_high_asks_its_processes_once_for_what_is_above(void)
 {
     const struct ledger_limits limits = {.max = 10000, .high = 1000};
-    struct ledger *one = join("a", limits, 600), *two = join("a", limits, 300);
+    struct ledger *one = join("a", limits, 600), *two = join("a", limits, 300), *other = join("b", limits, 9);
 
     TEST_ASSERT_EQUAL_UINT64(0, ledger_above_high(one));
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(two, 500));
     TEST_ASSERT_EQUAL_UINT64(100, ledger_above_high(one));
     TEST_ASSERT_EQUAL_UINT64(100, wanted_of(one));
     TEST_ASSERT_EQUAL_UINT64(100, wanted_of(two));
+    TEST_ASSERT_EQUAL_UINT64(0, wanted_of(other));
     const uint32_t asked = atomic_load(&one->file->slots[one->slot].wanted);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(two, 700));
     TEST_ASSERT_EQUAL_UINT32(asked, atomic_load(&one->file->slots[one->slot].wanted));
@@ -188,6 +202,9 @@ static void test_a_process_without_a_job_has_a_high_of_its_own(void)
     ledger_publish_used(one, 1300);
     TEST_ASSERT_EQUAL_UINT64(300, ledger_above_high(one));
     TEST_ASSERT_EQUAL_UINT64(300, wanted_of(one));
+    const uint32_t asked = atomic_load(&one->file->slots[one->slot].wanted);
+    ledger_publish_used(one, 1400); /* it has been asked */
+    TEST_ASSERT_EQUAL_UINT32(asked, atomic_load(&one->file->slots[one->slot].wanted));
 }
 
 static void test_a_high_that_is_set_below_what_is_used_asks_at_once(void)
@@ -256,8 +273,10 @@ static void test_a_process_that_gives_back_wakes_the_one_that_waits(void)
     start(&waiter, join("a", with_min(0), 100), -EBUSY);
     TEST_ASSERT_TRUE(ledger_is_card_waited_for(holder));
     TEST_ASSERT_TRUE(ledger_is_waited_for(holder));
+    const uint32_t freed = atomic_load(&holder->file->freed);
     atomic_store(&waiter.answer, 0);
     ledger_answer(holder, 100);
+    TEST_ASSERT_NOT_EQUAL(freed, atomic_load(&holder->file->freed));
     pthread_join(waiter.thread, NULL);
     TEST_ASSERT_EQUAL_INT(0, waiter.rc);
     TEST_ASSERT_FALSE(ledger_is_card_waited_for(holder));
@@ -285,6 +304,17 @@ static void test_of_two_that_wait_for_each_other_the_second_is_refused(void)
     ledger_answer(two, 100);
     pthread_join(first.thread, NULL);
     TEST_ASSERT_EQUAL_INT(0, first.rc);
+}
+
+/* One that waits in the queue of its job frees nothing meanwhile either. */
+static void test_a_process_that_waits_for_its_job_gives_nothing_to_the_card(void)
+{
+    struct ledger *holder = join("one", with_min(0), 100);
+    struct waiter waiter = {.ledger = join("two", with_min(0), 100), .answer = -EBUSY};
+
+    atomic_store(&holder->file->slots[holder->slot].ticket, 1);
+    wait_for_card(&waiter);
+    TEST_ASSERT_EQUAL_INT(-EDEADLK, waiter.rc);
 }
 
 /* Programs outside the ledger may free what is missing: that is waited for, and looked for again and again.
@@ -353,6 +383,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_without_a_min_nothing_is_kept);
     RUN_TEST(test_the_unused_part_of_a_min_is_kept_from_others_and_not_from_its_owner);
+    RUN_TEST(test_of_two_owners_each_keeps_what_the_other_has_not_used);
     RUN_TEST(test_processes_of_the_owners_job_use_its_min_together);
     RUN_TEST(test_a_process_without_a_job_has_a_min_of_its_own);
     RUN_TEST(test_a_min_counts_up_to_max);
@@ -368,6 +399,7 @@ int main(void)
     RUN_TEST(test_a_process_that_gives_back_wakes_the_one_that_waits);
     RUN_TEST(test_memory_that_no_process_holds_is_not_waited_for);
     RUN_TEST(test_of_two_that_wait_for_each_other_the_second_is_refused);
+    RUN_TEST(test_a_process_that_waits_for_its_job_gives_nothing_to_the_card);
     RUN_TEST(test_programs_outside_are_waited_for);
     RUN_TEST(test_first_come_first_served_on_the_card);
     RUN_TEST(test_one_that_is_first_and_does_not_take_what_fits_is_passed_over);

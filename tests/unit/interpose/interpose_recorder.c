@@ -208,6 +208,7 @@ static void test_a_context_that_ends_releases_its_blocks(void)
     begin();
     note_alloc(0x10000, 1);
     note_alloc(0x10800, 1);
+    note_alloc(0x11000, 1); /* just behind it */
     note_alloc(0x20000, 1);
     events_note(&(struct recording_event){.head.type = EVENTS_GONE, .address = 0x10000, .bytes = 0x1000});
     recorder_close();
@@ -257,6 +258,173 @@ static void test_sums_follow_the_events(void)
     TEST_ASSERT_EQUAL_UINT64(1, row.blocks);
     TEST_ASSERT_EQUAL_UINT64(150, row.peak);
     TEST_ASSERT_FALSE(live_row(1, &row));
+    recorder_close();
+}
+
+static void *note_kept(void *unused)
+{
+    events_note_kept(RECORDING_MALLOC, 0x1000);
+    return unused;
+}
+
+static void test_only_a_release_of_the_same_thread_is_undone_and_only_once(void)
+{
+    pthread_t thread;
+
+    begin();
+    note_alloc(0x1000, 100);
+    note_free(0x1000);
+    pthread_create(&thread, NULL, note_kept, NULL);
+    pthread_join(thread, NULL);
+    recorder_step(false);
+    note_kept(NULL);
+    note_kept(NULL);
+    note_alloc(0x1000, 70); /* its release was lost */
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(3, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_size_t_MESSAGE(2, recording_decode_count(&r, RECORDING_FREE), "the lost one is added");
+    recording_decode_free(&r);
+}
+
+static struct recording_event block_of(enum recording_kind kind, uint64_t address, uint16_t device)
+{
+    return (struct recording_event){.head.type = RECORDING_ALLOC,
+                                    .kind = (uint8_t)kind,
+                                    .device = device,
+                                    .address = address,
+                                    .bytes = 1};
+}
+
+static void enter(enum recording_kind kind, uint64_t address, uint16_t device)
+{
+    const struct recording_event event = block_of(kind, address, device);
+
+    live_add(&event);
+}
+
+static void test_numbers_of_addresses_handles_arrays_and_graphs_are_apart(void)
+{
+    static const enum recording_kind kinds[] = {RECORDING_MALLOC, RECORDING_VMM, RECORDING_ARRAY,
+                                                RECORDING_GRAPH};
+    struct live_row row;
+
+    live_clear();
+    for (int i = 0; i < 4; i++)
+        enter(kinds[i], 0x1000, 0);
+    for (int i = 0; i < 4; i++) {
+        struct recording_event gone = block_of(kinds[i], 0x1000, 9);
+
+        TEST_ASSERT_TRUE(live_row((size_t)i, &row));
+        TEST_ASSERT_EQUAL_UINT64(1, row.bytes);
+        TEST_ASSERT_TRUE(live_take(&gone));
+        TEST_ASSERT_EQUAL_INT(kinds[i], gone.kind);
+        TEST_ASSERT_EQUAL_UINT16(0, gone.device);
+        TEST_ASSERT_FALSE(live_take(&gone));
+    }
+}
+
+static void test_many_blocks_on_two_cards_are_all_found_again(void)
+{
+    struct live_row row;
+
+    live_clear();
+    for (uint64_t i = 1; i <= 20000; i++)
+        enter(RECORDING_MALLOC, i << 9, i % 2);
+    for (uint64_t i = 1; i <= 20000; i++) {
+        struct recording_event gone = block_of(RECORDING_MALLOC, (i * 7919 % 20000 + 1) << 9, 9);
+
+        TEST_ASSERT_TRUE(live_take(&gone));
+        TEST_ASSERT_EQUAL_UINT16((gone.address >> 9) % 2, gone.device);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        TEST_ASSERT_TRUE(live_row(i, &row));
+        TEST_ASSERT_EQUAL_UINT64(0, row.bytes);
+        TEST_ASSERT_EQUAL_UINT64(10000, row.peak);
+    }
+    live_clear();
+}
+
+/* ---- the driver's figure ---- */
+
+static void measure_300(void (*used)(int device, uint64_t bytes, uint64_t idle))
+{
+    used(0, 300, 10);
+}
+
+static void begin_measured(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = "", .sample = measure_300};
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, recorder_open(&settings, why), why);
+}
+
+static void note_kind(enum recording_kind kind, uint64_t address, uint64_t bytes)
+{
+    struct recording_event event = block_of(kind, address, 0);
+
+    event.bytes = bytes;
+    events_note(&event);
+}
+
+/* Of 300 bytes the pool has 100, 60 of them live; the driver's pools 30, 20 of them live. */
+static void test_a_context_has_what_no_block_and_no_pool_has(void)
+{
+    size_t at = 0;
+
+    begin_measured();
+    events_note_bytes(RECORDING_GROW, 0, 100, 100);
+    note_kind(RECORDING_MALLOC, 0x1000, 60);
+    note_kind(RECORDING_ASYNC, 0x2000, 20);
+    note_kind(RECORDING_MANAGED, 0x3000, 500); /* not in the driver's figure */
+    recorder_step(true);
+    TEST_ASSERT_EQUAL_UINT64(300 - 100 - 30, recorder_context_bytes(0));
+    TEST_ASSERT_EQUAL_UINT64(10, recorder_driver_idle(0));
+    events_note_bytes(RECORDING_CONTEXT, 0, 0, 0); /* ends */
+    recorder_step(false);
+    TEST_ASSERT_EQUAL_UINT64(0, recorder_context_bytes(0));
+    TEST_ASSERT_EQUAL_UINT64(0, recorder_driver_idle(0));
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_UINT64(40, recording_decode_next(&r, &at, RECORDING_USED)->other);
+    recording_decode_free(&r);
+}
+
+static void test_a_recording_knows_nothing_of_the_one_before(void)
+{
+    size_t at = 0;
+
+    begin_measured();
+    events_note_bytes(RECORDING_GROW, 0, 100, 100);
+    recorder_step(true);
+    TEST_ASSERT_NOT_EQUAL(0, recorder_context_bytes(0));
+    recorder_close();
+    note_alloc(0x9000, 1); /* on its way when the recording ended */
+    begin_measured();
+    TEST_ASSERT_EQUAL_UINT64(0, recorder_context_bytes(0));
+    TEST_ASSERT_EQUAL_UINT64(0, recorder_driver_idle(0));
+    tags_set("weights");
+    note_alloc(0x1000, 1);
+    tags_set(NULL);
+    recorder_close();
+    struct recording_decode r = decode();
+    const struct recording_event *event = recording_decode_next(&r, &at, RECORDING_ALLOC);
+    TEST_ASSERT_EQUAL_HEX64(0x1000, event->address);
+    TEST_ASSERT_EQUAL_STRING("weights", recording_decode_name(&r, RECORDING_TAG, event->tag, at));
+    TEST_ASSERT_EQUAL_UINT64(0, recording_decode_next(&r, &at, RECORDING_USED)->other);
+    recording_decode_free(&r);
+}
+
+/* The program may be about to abort. */
+static void test_a_refusal_is_written_at_once(void)
+{
+    begin();
+    note_alloc(0x1000, 1);
+    recorder_step(false);
+    const unsigned before = writes;
+    events_note_bytes(RECORDING_REFUSAL, 0, 1, 0);
+    recorder_step(false);
+    TEST_ASSERT_GREATER_THAN_UINT(before, writes);
     recorder_close();
 }
 
@@ -508,6 +676,12 @@ int main(void)
     RUN_TEST(test_a_context_that_ends_releases_its_blocks);
     RUN_TEST(test_a_block_that_the_driver_did_not_release_stays);
     RUN_TEST(test_sums_follow_the_events);
+    RUN_TEST(test_only_a_release_of_the_same_thread_is_undone_and_only_once);
+    RUN_TEST(test_numbers_of_addresses_handles_arrays_and_graphs_are_apart);
+    RUN_TEST(test_many_blocks_on_two_cards_are_all_found_again);
+    RUN_TEST(test_a_context_has_what_no_block_and_no_pool_has);
+    RUN_TEST(test_a_recording_knows_nothing_of_the_one_before);
+    RUN_TEST(test_a_refusal_is_written_at_once);
     RUN_TEST(test_only_recordings_are_overwritten);
     RUN_TEST(test_two_processes_do_not_write_one_file);
     RUN_TEST(test_a_file_of_the_program_is_never_written_to);

@@ -1,0 +1,275 @@
+/* What a pool says of itself: figures, tags, and which blocks are live. Each case is a process of its own, as
+ * in engine_pool.c. */
+#include "interpose/pool/pool_pending.h"
+#include "interpose/see/tags.h"
+#include "tests/unit/interpose/engine_model.h"
+
+#include <unity.h>
+
+static struct model model;
+
+void setUp(void) {}
+
+void tearDown(void) {}
+
+/* Two streams work on a freed block. */
+static void free_busy_block(uint64_t bytes)
+{
+    streams_distrust();
+    CHECK(model_alloc(&model, bytes) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[0]);
+    model_free(&model, 0, false);
+}
+
+static void finish(void)
+{
+    while (fake_progress(0) || fake_progress(1))
+        ;
+    pool_take_in(&model.pool);
+}
+
+static void pending(void)
+{
+    fence_forbid_joins();
+    model_open(&model, 64 * MIB, 64 * MIB);
+    free_busy_block(16 * MIB);
+    struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.physical == 16 * MIB && s.pending == 16 * MIB && s.cached == 0 && s.live == 0);
+    finish();
+    s = pool_stats(&model.pool);
+    CHECK(s.physical == 16 * MIB && s.pending == 0 && s.cached == 16 * MIB && s.largest == 16 * MIB);
+    CHECK(s.joins == 0);
+    model_close(&model);
+}
+
+static void test_memory_that_waits_for_work_is_not_idle(void)
+{
+    TEST_ASSERT_TRUE(fake_child(pending));
+}
+
+static void joined(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    free_busy_block(16 * MIB);
+    lock_take(&model.pool.lock);
+    CHECK(pool_join(&model.pool) && !pool_join(&model.pool));
+    lock_release(&model.pool.lock);
+    CHECK(pool_stats(&model.pool).joins == 1);
+    finish();
+    model_close(&model);
+}
+
+static void test_joins_are_counted(void)
+{
+    TEST_ASSERT_TRUE(fake_child(joined));
+}
+
+/* Otherwise a few large blocks would wait for the next request that does not fit. */
+static void large_free(void)
+{
+    model_open(&model, 1024 * MIB, 1024 * MIB);
+    const uint64_t before = atomic_load(&model.pool.fence.open);
+    free_busy_block(256 * MIB);
+    CHECK(atomic_load(&model.pool.fence.open) > before);
+    finish();
+    model_close(&model);
+}
+
+static void test_a_large_free_closes_its_epoch(void)
+{
+    TEST_ASSERT_TRUE(fake_child(large_free));
+}
+
+/* Blocks of 1.5 MiB side by side: every other one is freed. */
+static void stranded(void)
+{
+    uint64_t blocks[32];
+
+    model_open(&model, 48 * MIB, 48 * MIB);
+    for (int i = 0; i < 32; i++)
+        CHECK(pool_alloc(&model.pool, 3 * MIB / 2, &blocks[i]) == 0);
+    for (int i = 0; i < 32; i += 2)
+        CHECK(pool_free(&model.pool, blocks[i], true) == 0);
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.cached == 24 * MIB && s.largest == 3 * MIB / 2 && s.stranded == 24 * MIB - 3 * MIB / 2);
+    for (int i = 1; i < 32; i += 2)
+        CHECK(pool_free(&model.pool, blocks[i], true) == 0);
+    model_close(&model);
+}
+
+static void test_free_parts_of_chunks_are_stranded_but_for_the_largest(void)
+{
+    TEST_ASSERT_TRUE(fake_child(stranded));
+}
+
+static void by_card(void)
+{
+    uint64_t address;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    model.pool.ordinal = 3;
+    CHECK(pool_alloc(&model.pool, 8 * MIB, &address) == 0);
+    CHECK(pool_held_on(3) == 8 * MIB && pool_held_on(0) == 0);
+    CHECK(pool_free(&model.pool, address, true) == 0);
+    CHECK(pool_reclaimable(&model.pool) == 8 * MIB); /* the thread has kept it */
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB && pool_held_on(3) == 0);
+    model.pool.ordinal = 0;
+    model_close(&model);
+}
+
+static void test_what_is_held_is_counted_by_card(void)
+{
+    TEST_ASSERT_TRUE(fake_child(by_card));
+}
+
+/* An allocation may have to wait for it. */
+static void trims(void)
+{
+    model_open(&model, 128 * MIB, 128 * MIB);
+    CHECK(model_alloc(&model, 128 * MIB) == 0);
+    model_free(&model, 0, true);
+    lock_take(&model.pool.lock);
+    const uint64_t given = pool_trim_some(&model.pool, UINT64_MAX);
+    lock_release(&model.pool.lock);
+    CHECK(given == 64 * MIB && pool_stats(&model.pool).physical == 64 * MIB);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 64 * MIB);
+    model_close(&model);
+}
+
+static void test_a_trim_keeps_the_lock_for_a_few_chunks_only(void)
+{
+    TEST_ASSERT_TRUE(fake_child(trims));
+}
+
+static uint64_t tagged(void)
+{
+    uint64_t live, peak;
+
+    CHECK(tags_read("tag", &live, &peak));
+    return live;
+}
+
+/* Large blocks, those that a thread keeps, and small ones. */
+static const uint64_t sizes[] = {4 * MIB, MIB, 1024};
+#define SIZES 3
+
+/* Each size is freed and handed out again, with the tag and without. */
+static void tags(void)
+{
+    uint64_t address, all = 0;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (int i = 0; i < SIZES; i++) {
+        for (int again = 0; again < 3; again++) {
+            CHECK(tags_set("tag"));
+            CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
+            CHECK(tagged() == sizes[i]);
+            CHECK(pool_free(&model.pool, address, true) == 0 && tagged() == 0);
+            CHECK(tags_set(NULL));
+            CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0 && tagged() == 0);
+            CHECK(pool_free(&model.pool, address, true) == 0 && tagged() == 0);
+        }
+    }
+    CHECK(tags_set("tag"));
+    for (int i = 0; i < SIZES; i++) {
+        CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
+        all += sizes[i];
+    }
+    CHECK(tagged() == all);
+    pool_close(&model.pool, true); /* a context ends with its blocks */
+    CHECK(tagged() == 0);
+}
+
+static void test_bytes_of_a_tag_are_those_of_live_blocks(void)
+{
+    TEST_ASSERT_TRUE(fake_child(tags));
+}
+
+static void count_live(uint64_t address, const struct mark *mark, void *argument)
+{
+    (void)address, (void)mark;
+    ++*(int *)argument;
+}
+
+static void only_live(void)
+{
+    uint64_t kept[SIZES], freed[SIZES];
+    int count = 0;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (int i = 0; i < SIZES; i++)
+        CHECK(pool_alloc(&model.pool, sizes[i], &kept[i]) == 0 &&
+              pool_alloc(&model.pool, sizes[i], &freed[i]) == 0);
+    for (int i = 0; i < SIZES; i++)
+        CHECK(pool_free(&model.pool, freed[i], true) == 0);
+    pool_each_live(&model.pool, count_live, &count);
+    CHECK(count == SIZES);
+    for (int i = 0; i < SIZES; i++)
+        CHECK(pool_free(&model.pool, kept[i], true) == 0);
+    model_close(&model);
+}
+
+static void test_blocks_that_a_thread_keeps_are_not_live(void)
+{
+    TEST_ASSERT_TRUE(fake_child(only_live));
+}
+
+/* A block that a thread keeps is taken and given back without the lock, beside one that came later. */
+static void peak(void)
+{
+    uint64_t kept, other;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(pool_alloc(&model.pool, 24 * MIB, &other) == 0 && pool_free(&model.pool, other, true) == 0);
+    CHECK(pool_alloc(&model.pool, MIB, &kept) == 0 && pool_free(&model.pool, kept, true) == 0);
+    model.pool.peak_live = 0;
+    CHECK(pool_alloc(&model.pool, 8 * MIB, &other) == 0); /* there is room: nothing is taken from threads */
+    CHECK(pool_alloc(&model.pool, MIB, &kept) == 0 && pool_free(&model.pool, kept, true) == 0);
+    CHECK(pool_stats(&model.pool).peak_live == 9 * MIB);
+    CHECK(pool_free(&model.pool, other, true) == 0);
+    model_close(&model);
+}
+
+static void test_blocks_that_a_thread_keeps_count_in_the_peak(void)
+{
+    TEST_ASSERT_TRUE(fake_child(peak));
+}
+
+static void peers(void)
+{
+    struct vmm *vmm = &model.pool.vmm;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    const uint64_t end = pool_mapped_end(&model.pool);
+    CHECK(vmm_add_peer(vmm, 1, end) == 0 && vmm_add_peer(vmm, 2, end) == 0 && vmm_add_peer(vmm, 2, end) == 0);
+    CHECK(vmm->access_count == 3);
+    vmm_remove_peer(vmm, 1, end);
+    CHECK(vmm->access_count == 2 && vmm->access[1].location.id == 2);
+    vmm_remove_peer(vmm, 2, end);
+    CHECK(vmm->access_count == 2);
+    vmm_remove_peer(vmm, 2, end);
+    CHECK(vmm->access_count == 1);
+    model_close(&model);
+}
+
+static void test_each_peer_keeps_its_own_count(void)
+{
+    TEST_ASSERT_TRUE(fake_child(peers));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_memory_that_waits_for_work_is_not_idle);
+    RUN_TEST(test_joins_are_counted);
+    RUN_TEST(test_a_large_free_closes_its_epoch);
+    RUN_TEST(test_free_parts_of_chunks_are_stranded_but_for_the_largest);
+    RUN_TEST(test_what_is_held_is_counted_by_card);
+    RUN_TEST(test_a_trim_keeps_the_lock_for_a_few_chunks_only);
+    RUN_TEST(test_bytes_of_a_tag_are_those_of_live_blocks);
+    RUN_TEST(test_blocks_that_a_thread_keeps_are_not_live);
+    RUN_TEST(test_blocks_that_a_thread_keeps_count_in_the_peak);
+    RUN_TEST(test_each_peer_keeps_its_own_count);
+    return UNITY_END();
+}
