@@ -22,7 +22,7 @@ static atomic_bool settled;          /* the main stream has been waited for sinc
 /* The first context in which something was freed before its work was done; NULL: none. While the order of
  * streams is relied upon there is no other: a second pool ends that. */
 static _Atomic(CUcontext) early_context;
-static atomic_int foreign_now;       /* submissions to other streams in progress; raised with streams_lock */
+static atomic_int foreign_now; /* submissions to other streams in progress; raised with streams_lock */
 static atomic_uint_fast64_t foreign_seen; /* submissions to other streams so far */
 static atomic_uint_fast64_t foreign_done; /* of these, known to be done; written with streams_lock */
 static int

@@ -105,8 +105,7 @@ static void test_with_a_summary_the_end_of_the_program_is_that_of_the_command(vo
 {
     expect_summary("--max=2G", "exit 7", 7, "gpucap: g: it has used no GPU\n");
     expect_summary("--max=2G", "kill -KILL $$", 128 + 9, "gpucap: g: it has used no GPU\n");
-    expect_summary("--max=2G", "(sleep 0.1; exit 3) & exit 7", 7,
-                   "gpucap: g: it has used no GPU\n");
+    expect_summary("--max=2G", "(sleep 0.1; exit 3) & exit 7", 7, "gpucap: g: it has used no GPU\n");
     /* A signal for the command goes to the program. */
     expect_summary("--max=2G", "trap 'exit 6' INT; kill -INT $PPID; while :; do sleep 0.01; done", 6,
                    "gpucap: g: it has used no GPU\n");

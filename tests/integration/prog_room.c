@@ -147,6 +147,7 @@ static void freed_elsewhere(void)
 /* ---- stream-ordered memory on a small card ---- */
 
 #define ROOM   (128 * MIB)
+#define SPARE  (6 * MIB)  /* for the driver itself; less than any piece and than a step of its pool */
 #define WEIGHT MIB        /* lives as long as the training does */
 #define SCRAP  (31 * MIB) /* taken and freed behind each weight: together one step by which a pool grows */
 enum { WEIGHTS = 4, PIECES = 3, STEPS = 12 };
@@ -214,7 +215,7 @@ static void varying_on_a_small_card(void)
     MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
     MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
     MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM) / (2 * MIB) * (2 * MIB)));
+    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM - SPARE) / (2 * MIB) * (2 * MIB)));
     take_weights(weights);
     for (unsigned step = 0; step < STEPS; step++)
         varying_step(pool, step);

@@ -88,6 +88,6 @@ has cupy && check cupy "${python[@]}" python3 "$work/cupy_hold.py" "$work/ready"
 # train is asked when its log has a step: it then holds all that it will hold.
 # shellcheck disable=SC2016
 check train bash -c '"$0" --model=resnet50 --precision=bf16 --steps=4000 --quiet --log="$2" & pid=$!
-    until grep -q "\"step\"" "$2" 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.1; done; echo $pid >"$1"; wait $pid' \
+    until grep -q "\"event\":\"step\"" "$2" 2>/dev/null || ! kill -0 $pid 2>/dev/null; do sleep 0.1; done; echo $pid >"$1"; wait $pid' \
     "$build/train" "$work/ready" "$work/train.steps"
 exit "$failed"

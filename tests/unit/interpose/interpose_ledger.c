@@ -556,7 +556,8 @@ static void test_last_refusals_are_kept_newest_first(void)
 
     TEST_ASSERT_EQUAL_INT(0, ledger_read_refusals(ledger, 0, refusals));
     for (uint64_t i = 1; i <= LEDGER_REFUSALS + 3; i++) {
-        ledger_note_refusal(ledger, &(struct ledger_refusal){.at = i, .asked = 10 * i, .limit = 10000 * i}, apart);
+        ledger_note_refusal(ledger, &(struct ledger_refusal){.at = i, .asked = 10 * i, .limit = 10000 * i},
+                            apart);
         const int kept = i < LEDGER_REFUSALS ? (int)i : LEDGER_REFUSALS;
 
         TEST_ASSERT_EQUAL_INT(kept, ledger_read_refusals(ledger, 0, refusals));
