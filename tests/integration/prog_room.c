@@ -204,7 +204,8 @@ static void take_weights(CUdeviceptr weights[WEIGHTS])
 }
 
 /* A pool that keeps what is freed serves sizes that change every step on a card not much larger than what is
- * live at once, although what is free lies between blocks that stay. */
+ * live at once, although what is free lies between blocks that stay. So does simgpu; an H200 refused a piece
+ * (17 November 2026, driver 580.159.04), so simgpu is kinder here than the driver. */
 static void varying_on_a_small_card(void)
 {
     CUdeviceptr ballast, weights[WEIGHTS];
@@ -253,7 +254,7 @@ static void within_what_is_idle(void)
 }
 
 /* Under a cap the driver does not know that its card is full: for a piece that fits no gap its pool grows
- * instead of making one block of the gaps, which it does natively on a full card (varying_on_a_small_card).
+ * instead of making one block of the gaps, which simgpu's does on a full card (varying_on_a_small_card).
  * Here it grows into the whole reserve. Then even a piece that fits a gap is refused: nothing tells
  * beforehand that the pool will not grow again, past the cap. A weight in each of its steps keeps it from
  * giving memory back; without the weights it does, and the piece is served. Meant for a cap of 1 GiB and a
