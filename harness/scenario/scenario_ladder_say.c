@@ -101,8 +101,7 @@ static void fill_picture(struct climb *climb)
             (double)(unknown ? figures->fails : figures->smallest) / (large ? 1 << 30 : 1 << 20);
 
         scenario_row(result, climb->plan->ways[i].name, figures->capped ? COLOUR_GPUCAP : COLOUR_NATIVE);
-        scenario_bar(result, smallest, bytes, large ? "%s%.2f" : "%s%.0f", unknown ? "> " : "",
-                     bytes);
+        scenario_bar(result, smallest, bytes, large ? "%s%.2f" : "%s%.0f", unknown ? "> " : "", bytes);
         for (unsigned column = 0; column < columns; column++) {
             const double time = ladder_time(figures, shown[column]);
 
