@@ -203,20 +203,30 @@ static void take_weights(CUdeviceptr weights[WEIGHTS])
     MUST(0, cuStreamSynchronize(here));
 }
 
+/* Fills the card except for so many bytes. The driver's default pool, *pool, keeps what is freed. Returns
+ * what fills the card. */
+static CUdeviceptr leave_room(size_t bytes, CUmemoryPool *pool)
+{
+    cuuint64_t all = UINT64_MAX;
+    CUdeviceptr ballast;
+
+    own = prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuDeviceGetDefaultMemPool(pool, 0));
+    MUST(0, cuMemPoolSetAttribute(*pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+    MUST(0, cuMemAlloc(&ballast, (told_free() - bytes) / (2 * MIB) * (2 * MIB)));
+    return ballast;
+}
+
 /* A pool that keeps what is freed serves sizes that change every step on a card not much larger than what is
  * live at once, although what is free lies between blocks that stay. So does simgpu; an H200 refused a piece
  * (17 November 2026, driver 580.159.04), so simgpu is kinder here than the driver. */
 static void varying_on_a_small_card(void)
 {
-    CUdeviceptr ballast, weights[WEIGHTS];
-    cuuint64_t all = UINT64_MAX;
+    CUdeviceptr weights[WEIGHTS];
     CUmemoryPool pool;
 
-    own = prog_context(0);
-    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
-    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM - SPARE) / (2 * MIB) * (2 * MIB)));
+    const CUdeviceptr ballast = leave_room(ROOM + SPARE, &pool);
     take_weights(weights);
     for (unsigned step = 0; step < STEPS; step++)
         varying_step(pool, step);
@@ -236,15 +246,10 @@ static void varying_on_a_small_card(void)
  * cap of 1 GiB with a reserve of 64 MiB. */
 static void within_what_is_idle(void)
 {
-    CUdeviceptr ballast, cached, weights[WEIGHTS], large, piece;
-    cuuint64_t all = UINT64_MAX;
+    CUdeviceptr cached, weights[WEIGHTS], large, piece;
     CUmemoryPool pool;
 
-    own = prog_context(0);
-    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
-    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM - 48 * MIB) / (2 * MIB) * (2 * MIB)));
+    leave_room(ROOM + 48 * MIB, &pool);
     MUST(0, cuMemAlloc(&cached, 48 * MIB));
     take_weights(weights);
     MUST(0, cuMemAllocAsync(&large, 52 * MIB, here)); /* fits into no piece that is idle: 64 MiB of growth */
@@ -261,15 +266,10 @@ static void within_what_is_idle(void)
  * reserve of 64 MiB. */
 static void kept_by_weights(void)
 {
-    CUdeviceptr ballast, weights[WEIGHTS], large, piece;
-    cuuint64_t all = UINT64_MAX;
+    CUdeviceptr weights[WEIGHTS], large, piece;
     CUmemoryPool pool;
 
-    own = prog_context(0);
-    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
-    MUST(0, cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    MUST(0, cuMemAlloc(&ballast, (told_free() - ROOM) / (2 * MIB) * (2 * MIB)));
+    leave_room(ROOM, &pool);
     take_weights(weights);
     MUST(0, cuMemAllocAsync(&large, 52 * MIB, here));
     MUST(2, cuMemAllocAsync(&piece, 28 * MIB, here));

@@ -225,7 +225,7 @@ static void put_refusals(struct writer *writer, size_t *mark, uint64_t until_ns,
 static void put_trace(struct writer *writer)
 {
     const struct snapshot *snapshot = &writer->snapshot;
-    const struct snapshot_item nobody = {.figure = "end of the recording"};
+    const struct snapshot_item end = {.figure = "end of the recording"};
     size_t count = 0, mark = 0;
 
     for (uint32_t i = 0; i < snapshot->move_count; i++) {
@@ -242,7 +242,7 @@ static void put_trace(struct writer *writer)
     }
     put_refusals(writer, &mark, UINT64_MAX, &count);
     begin_event(writer, "snapshot", 0, 0, 0, snapshot->timeline->end_ns);
-    put_who(writer, &nobody, 0);
+    put_who(writer, &end, 0);
     pickle_key(&writer->pickle, "category");
     pickle_key(&writer->pickle, "unknown");
     end_event(writer, &count);
