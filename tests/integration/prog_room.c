@@ -146,11 +146,12 @@ static void freed_elsewhere(void)
 
 /* ---- stream-ordered memory on a small card ---- */
 
-#define ROOM   (128 * MIB)
-#define SPARE  (6 * MIB)  /* for the driver itself; less than any piece and than a step of its pool */
-#define WEIGHT MIB        /* lives as long as the training does */
-#define SCRAP  (31 * MIB) /* taken and freed behind each weight: together one step by which a pool grows */
-enum { WEIGHTS = 4, PIECES = 3, STEPS = 12 };
+#define CHUNK  (32 * MIB) /* by which the driver's pool grows */
+#define ROOM   (4 * CHUNK)
+#define SPARE  (6 * MIB)     /* for the driver itself: no chunk fits into it */
+#define WEIGHT MIB           /* lives as long as the training does */
+#define SCRAP  (CHUNK - MIB) /* taken and freed behind each weight: together one chunk */
+enum { WEIGHTS = 4 };
 
 static uint64_t of_pool(CUmemoryPool pool, CUmemPool_attribute which)
 {
@@ -158,35 +159,6 @@ static uint64_t of_pool(CUmemoryPool pool, CUmemPool_attribute which)
 
     MUST(0, cuMemPoolGetAttribute(pool, which, &value));
     return value;
-}
-
-/* Of one step of a training whose batch changes: 96 MiB at most, with the weights 100 of 128. */
-static size_t size_of_piece(unsigned step, unsigned i)
-{
-    static const size_t largest[PIECES] = {52, 28, 16};
-
-    return (largest[(i + step) % PIECES] - step % 5) * MIB;
-}
-
-/* Takes all pieces, writes them, and frees them in another order. */
-static void varying_step(CUmemoryPool pool, unsigned step)
-{
-    CUdeviceptr pieces[PIECES];
-
-    for (unsigned i = 0; i < PIECES; i++) {
-        MUST(0, cuMemAllocAsync(&pieces[i], size_of_piece(step, i), here));
-        MUST(0, cuMemsetD8Async(pieces[i], (unsigned char)i, size_of_piece(step, i), here));
-    }
-    MUST(0, cuStreamSynchronize(here));
-    MUST(true, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= ROOM);
-    for (unsigned i = 0; i < PIECES; i++) {
-        const unsigned next = (i * 2 + step) % PIECES; /* each once: 2 and PIECES have no common divisor */
-
-        MUST(0, prog_wrong(pieces[next], (unsigned char)next, size_of_piece(step, next)));
-        MUST(0, cuMemFreeAsync(pieces[next], here));
-    }
-    MUST(0, cuStreamSynchronize(here));
-    MUST(WEIGHTS * WEIGHT, of_pool(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
 }
 
 static void take_weights(CUdeviceptr weights[WEIGHTS])
@@ -218,26 +190,85 @@ static CUdeviceptr leave_room(size_t bytes, CUmemoryPool *pool)
     return ballast;
 }
 
-/* A pool that keeps what is freed serves sizes that change every step on a card not much larger than what is
- * live at once, although what is free lies between blocks that stay. So does simgpu; an H200 refused a piece
- * (17 November 2026, driver 580.159.04), so simgpu is kinder here than the driver. */
-static void varying_on_a_small_card(void)
+static CUdeviceptr take(size_t bytes)
 {
-    CUdeviceptr weights[WEIGHTS];
+    CUdeviceptr block;
+
+    MUST(0, cuMemAllocAsync(&block, bytes, here));
+    MUST(0, cuMemsetD8Async(block, 5, bytes, here));
+    return block;
+}
+
+static void give(CUdeviceptr block)
+{
+    MUST(0, cuMemFreeAsync(block, here));
+}
+
+static bool is_refused(size_t bytes)
+{
+    CUdeviceptr block;
+
+    return cuMemAllocAsync(&block, bytes, here) == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The driver's pool grows by whole chunks; those added for a request that is refused after all stay in it. */
+static void pool_grows_by_chunks(void)
+{
     CUmemoryPool pool;
+
+    const CUdeviceptr ballast = leave_room(2 * CHUNK + SPARE, &pool);
+    MUST(true, is_refused(2 * CHUNK + 2 * MIB));
+    MUST(2 * CHUNK, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    give(take(2 * CHUNK)); /* across both */
+    MUST(0, cuStreamSynchronize(here));
+    MUST(2 * CHUNK, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    MUST(0, cuMemPoolTrimTo(pool, CHUNK));
+    MUST(CHUNK, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    MUST(0, cuMemFree(ballast));
+}
+
+/* On a full card a chunk in which nothing lives is given back, and serves a larger request elsewhere, another
+ * pool or cuMemAlloc, once its free is known to be done. */
+static void pool_gives_back_empty_chunks(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr plain;
+
+    const CUdeviceptr ballast = leave_room(2 * CHUNK + SPARE, &pool);
+    const CUdeviceptr first = take(CHUNK), weight = take(WEIGHT), rest = take(SCRAP);
+    give(first);
+    give(rest);
+    MUST(0, cuStreamSynchronize(here));
+    const CUdeviceptr large = take(48 * MIB); /* begins in the chunk of the weight */
+    MUST(weight + WEIGHT, large);
+    MUST(2 * CHUNK, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    MUST(true, is_refused(20 * MIB));
+    MUST(0, prog_wrong(weight, 5, WEIGHT));
+    MUST(0, prog_wrong(large, 5, 48 * MIB));
+    give(weight);
+    give(large);
+    MUST(0, cuStreamSynchronize(here));
+    MUST(0, cuMemAlloc(&plain, 40 * MIB));
+    MUST(0, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    MUST(0, cuMemFree(ballast));
+}
+
+/* What is free between blocks that live is never joined: 62 MiB are idle, 40 are refused. */
+static void pool_joins_no_gaps(void)
+{
+    CUmemoryPool pool;
+    CUdeviceptr weights[WEIGHTS];
 
     const CUdeviceptr ballast = leave_room(ROOM + SPARE, &pool);
     take_weights(weights);
-    for (unsigned step = 0; step < STEPS; step++)
-        varying_step(pool, step);
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        MUST(0, prog_wrong(weights[i], (unsigned char)(100 + i), WEIGHT));
-        MUST(0, cuMemFreeAsync(weights[i], here));
-    }
+    MUST(WEIGHTS * WEIGHT, of_pool(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    MUST(true, is_refused(40 * MIB));
+    give(take(28 * MIB));
+    give(weights[1]);
     MUST(0, cuStreamSynchronize(here));
-    MUST(true, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) > 0);
-    MUST(0, cuMemPoolTrimTo(pool, 0));
-    MUST(0, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    give(take(60 * MIB)); /* the two gaps are one now */
+    MUST(0, cuStreamSynchronize(here));
+    MUST(ROOM, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     MUST(0, cuMemFree(ballast));
 }
 
@@ -252,18 +283,16 @@ static void within_what_is_idle(void)
     leave_room(ROOM + 48 * MIB, &pool);
     MUST(0, cuMemAlloc(&cached, 48 * MIB));
     take_weights(weights);
-    MUST(0, cuMemAllocAsync(&large, 52 * MIB, here)); /* fits into no piece that is idle: 64 MiB of growth */
+    MUST(0, cuMemAllocAsync(&large, 64 * MIB, here)); /* the last gap and two more chunks */
     MUST(0, cuMemFree(cached));
     MUST(0, cuMemAllocAsync(&piece, 28 * MIB, here));
     MUST(0, cuStreamSynchronize(here));
 }
 
-/* Under a cap the driver does not know that its card is full: for a piece that fits no gap its pool grows
- * instead of making one block of the gaps, which simgpu's does on a full card (varying_on_a_small_card).
- * Here it grows into the whole reserve. Then even a piece that fits a gap is refused: nothing tells
- * beforehand that the pool will not grow again, past the cap. A weight in each of its steps keeps it from
- * giving memory back; without the weights it does, and the piece is served. Meant for a cap of 1 GiB and a
- * reserve of 64 MiB. */
+/* Under a cap the driver's pool grows into the whole reserve. Then even a piece that fits a gap is refused:
+ * nothing tells beforehand that the pool will not grow again, past the cap. A weight in each chunk keeps the
+ * pool from giving memory back; without the weights it does, and the piece is served. Meant for a cap of 1
+ * GiB and a reserve of 64 MiB. */
 static void kept_by_weights(void)
 {
     CUdeviceptr weights[WEIGHTS], large, piece;
@@ -271,7 +300,7 @@ static void kept_by_weights(void)
 
     leave_room(ROOM, &pool);
     take_weights(weights);
-    MUST(0, cuMemAllocAsync(&large, 52 * MIB, here));
+    MUST(0, cuMemAllocAsync(&large, 64 * MIB, here));
     MUST(2, cuMemAllocAsync(&piece, 28 * MIB, here));
     MUST(true, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) <= ROOM + 64 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
@@ -288,7 +317,9 @@ int main(int argc, char **argv)
         {"ordered_by_none", ordered_by_none},
         {"after_growth", after_growth},
         {"freed_elsewhere", freed_elsewhere},
-        {"varying_on_a_small_card", varying_on_a_small_card},
+        {"pool_grows_by_chunks", pool_grows_by_chunks},
+        {"pool_gives_back_empty_chunks", pool_gives_back_empty_chunks},
+        {"pool_joins_no_gaps", pool_joins_no_gaps},
         {"within_what_is_idle", within_what_is_idle},
         {"kept_by_weights", kept_by_weights},
     };

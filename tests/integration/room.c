@@ -35,9 +35,11 @@ static void test_what_another_context_has_freed_behind_work_can_be_had(void)
     run("freed_elsewhere", DEFERRED, CAP);
 }
 
-static void test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_what_is_live(void)
+static void test_on_a_small_card_the_drivers_pool_grows_gives_back_and_refuses_as_measured(void)
 {
-    every_way("varying_on_a_small_card");
+    every_way("pool_grows_by_chunks");
+    every_way("pool_gives_back_empty_chunks");
+    every_way("pool_joins_no_gaps");
 }
 
 static void test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made(void)
@@ -59,7 +61,7 @@ int main(void)
     RUN_TEST(test_only_a_stream_that_is_one_frees);
     RUN_TEST(test_memory_of_every_kind_can_be_had_after_the_driver_has_grown);
     RUN_TEST(test_what_another_context_has_freed_behind_work_can_be_had);
-    RUN_TEST(test_stream_ordered_sizes_that_change_fit_a_card_little_larger_than_what_is_live);
+    RUN_TEST(test_on_a_small_card_the_drivers_pool_grows_gives_back_and_refuses_as_measured);
     RUN_TEST(test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made);
     RUN_TEST(test_a_pool_that_has_grown_into_the_reserve_never_grows_past_the_cap);
     return UNITY_END();

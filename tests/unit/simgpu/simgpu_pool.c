@@ -284,6 +284,7 @@ static void test_neighbours_freed_in_one_stream_are_one_place_behind_its_work(vo
 
 #define PIECE  (6 * MIB)
 #define PIECES 256
+#define AROUND 10 /* so many pieces reach into a second chunk */
 
 /* Takes pieces until the card has no more; each begins and ends with its number. */
 static int fill_the_card(CUdeviceptr *pieces)
@@ -296,7 +297,7 @@ static int fill_the_card(CUdeviceptr *pieces)
         TEST_ASSERT_LESS_THAN_INT(PIECES, ++count);
     }
     TEST_ASSERT_GREATER_THAN_INT(10, count);
-    TEST_ASSERT_TRUE(sim_free() < PIECE); /* the last memory is less than a step, and is used too */
+    TEST_ASSERT_TRUE(sim_free() < STEP);
     return count;
 }
 
@@ -310,27 +311,40 @@ static void expect_bytes(CUdeviceptr p, int number)
     TEST_ASSERT_EQUAL_UINT8((unsigned char)number, bytes[1]);
 }
 
-static void test_on_a_full_card_what_is_free_serves_any_size(void)
+static void test_a_pool_joins_no_gaps_but_gives_back_chunks_without_blocks(void)
 {
-    CUdeviceptr pieces[PIECES], large;
+    CUdeviceptr pieces[PIECES], large, plain;
     size_t before = sim_free();
     int count = fill_the_card(pieces), i;
 
     for (i = 0; i < count; i += 2)
         OK(cuMemFreeAsync(pieces[i], NULL));
     OK(cuStreamSynchronize(NULL));
-    /* The pool releases whole granules of 2 MiB of each hole, so that at most half a piece of each is lost.
-     */
-    OK(cuMemAllocAsync(&large, (size_t)(count / 2) * PIECE / 2, NULL));
-    OK(cuMemsetD8Async(large, 0xee, (size_t)(count / 2) * PIECE / 2, NULL));
-    for (i = 1; i < count; i += 2)
-        expect_bytes(pieces[i], i);
-    for (i = 1; i < count; i += 2)
+    IS(2, cuMemAllocAsync(&large, 2 * PIECE, NULL)); /* half of the memory is idle, in gaps of a piece */
+    for (i = 1; i < AROUND; i += 2)
         OK(cuMemFreeAsync(pieces[i], NULL));
-    OK(cuMemFreeAsync(large, NULL));
+    OK(cuStreamSynchronize(NULL));
+    OK(cuMemAlloc(&plain, STEP)); /* the first chunk */
+    for (i = AROUND + 1; i < count; i += 2)
+        expect_bytes(pieces[i], i);
+    for (i = AROUND + 1; i < count; i += 2)
+        OK(cuMemFreeAsync(pieces[i], NULL));
+    OK(cuMemFree(plain));
     OK(cuStreamSynchronize(NULL));
     TEST_ASSERT_EQUAL_UINT64(before, sim_free());
     TEST_ASSERT_EQUAL_UINT64(0, attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+}
+
+static void test_a_full_card_waits_for_no_stream(void)
+{
+    CUdeviceptr p, plain;
+
+    OK(cuMemAllocAsync(&p, STEP, NULL));
+    OK(cuMemFreeAsync(p, NULL));
+    IS(2, cuMemAlloc(&plain, sim_free() + STEP));
+    OK(cuStreamSynchronize(NULL));
+    OK(cuMemAlloc(&plain, sim_free()));
+    OK(cuMemFree(plain));
 }
 
 static void *without_a_context(void *data)
@@ -383,7 +397,8 @@ int main(void)
     RUN_TEST(test_a_synchronization_with_one_stream_gives_back_what_that_stream_freed);
     RUN_TEST(test_another_stream_takes_what_is_done_without_a_synchronization);
     RUN_TEST(test_neighbours_freed_in_one_stream_are_one_place_behind_its_work);
-    RUN_TEST(test_on_a_full_card_what_is_free_serves_any_size);
+    RUN_TEST(test_a_pool_joins_no_gaps_but_gives_back_chunks_without_blocks);
+    RUN_TEST(test_a_full_card_waits_for_no_stream);
     RUN_TEST(test_a_real_stream_is_enough_on_a_thread_without_a_context);
     return UNITY_END();
 }

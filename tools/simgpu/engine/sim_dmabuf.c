@@ -27,11 +27,10 @@ static _Atomic bool any;
 
 /* ---- the memory of a range ---- */
 
-/* Returns the memory of a block of cuMemAlloc, a pool, a graph or cuMemMap; NULL if a graph has not allocated
- * it yet. */
-static struct sim_phys *memory_of(struct sim_block *block)
+/* Returns the memory of a block of cuMemAlloc, a pool, a graph or cuMemMap at one of its addresses; NULL if a
+ * graph has not allocated it yet. */
+static struct sim_phys *memory_of(struct sim_block *block, uint64_t address)
 {
-    const struct sim_chunk *chunk;
     uint64_t start;
 
     if (block->kind == BLOCK_MAPPED)
@@ -42,8 +41,7 @@ static struct sim_phys *memory_of(struct sim_block *block)
         return block->phys;
     if (block->graph)
         return block->graph->phys;
-    chunk = block->pool ? sim_chunk_of(block->pool, block->range.start) : NULL;
-    return chunk ? chunk->phys : NULL;
+    return block->pool ? sim_chunk_memory(block->pool, address) : NULL;
 }
 
 /* Returns the memory of cuMemAlloc or of a pool on the granule, of any context (measured), or NULL. */
@@ -56,7 +54,7 @@ static struct sim_phys *on_granule(uint64_t granule)
     if (!block || block->range.start >= granule + PHYS_GRANULE ||
         (block->kind != BLOCK_DEVICE && block->kind != BLOCK_POOLED))
         return NULL;
-    return memory_of(block);
+    return memory_of(block, block->range.start > granule ? block->range.start : granule);
 }
 
 /* Returns the memory of one granule of a range that begins in the block `first`, or NULL. */
@@ -67,7 +65,7 @@ static struct sim_phys *behind(const struct sim_block *first, uint64_t granule, 
     if (!first || first->kind != BLOCK_MAPPED)
         return on_granule(granule);
     block = sim_block_find(granule > address ? granule : address);
-    return block && block->kind == BLOCK_MAPPED ? memory_of(block) : NULL;
+    return block && block->kind == BLOCK_MAPPED ? memory_of(block, granule) : NULL;
 }
 
 /* Takes a reference on all memory of a range. Returns false if a part of it has no memory. */

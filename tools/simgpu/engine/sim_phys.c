@@ -17,6 +17,7 @@
 
 static int common_fd = -1;
 static off_t next_offset;
+static void (*keeper)(CUdevice device);
 
 uint64_t sim_phys_round(uint64_t size)
 {
@@ -82,14 +83,41 @@ static CUresult create(CUdevice device, uint64_t size, uint64_t paid, bool expor
     return CUDA_SUCCESS;
 }
 
+void sim_phys_set_keeper(void (*give_back)(CUdevice device))
+{
+    keeper = give_back;
+}
+
+void sim_phys_make_room(CUdevice device)
+{
+    if (keeper && device != PHYS_HOST)
+        keeper(device);
+}
+
+static CUresult create_with_room(CUdevice device, uint64_t size, uint64_t paid, bool exportable,
+                                 struct sim_phys **out)
+{
+    CUresult result = create(device, size, paid, exportable, out);
+
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    sim_phys_make_room(device);
+    return create(device, size, paid, exportable, out);
+}
+
 CUresult sim_phys_create(CUdevice device, uint64_t size, bool exportable, struct sim_phys **out)
 {
-    return create(device, size, 0, exportable, out);
+    return create_with_room(device, size, 0, exportable, out);
+}
+
+CUresult sim_phys_try(CUdevice device, uint64_t size, struct sim_phys **out)
+{
+    return create(device, size, 0, false, out);
 }
 
 CUresult sim_phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct sim_phys **out)
 {
-    return create(device, size, paid, false, out);
+    return create_with_room(device, size, paid, false, out);
 }
 
 CUresult sim_phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct sim_phys **out)
@@ -142,22 +170,8 @@ void sim_phys_drop(struct sim_phys *phys)
     else
         fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset, (off_t)phys->size);
     if (!phys->foreign && !phys->paid && phys->device != PHYS_HOST)
-        sim_card_uncharge(sim_device_get(phys->device)->card, sim_phys_held(phys));
+        sim_card_uncharge(sim_device_get(phys->device)->card, phys->size);
     free(phys);
-}
-
-uint64_t sim_phys_held(const struct sim_phys *phys)
-{
-    return phys->size - phys->given;
-}
-
-void sim_phys_give_part(struct sim_phys *phys, uint64_t inside, uint64_t size)
-{
-    fallocate(phys->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, phys->offset + (off_t)inside,
-              (off_t)size);
-    phys->given += size;
-    if (phys->device != PHYS_HOST)
-        sim_card_uncharge(sim_device_get(phys->device)->card, size);
 }
 
 void sim_phys_drop_paid(struct sim_phys *phys)

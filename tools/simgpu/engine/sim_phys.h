@@ -23,26 +23,27 @@ struct sim_phys {
     int fd;
     off_t offset;
     uint64_t size;
-    uint64_t given; /* bytes of .size already released (sim_phys_give_part) */
     unsigned int refs;
 };
 
-/* Allocates memory and charges the card; size is rounded up to the granule. Returns CUDA_ERROR_OUT_OF_MEMORY
- * if the card has not that much free. */
+/* Allocates memory and charges the card; size is rounded up to the granule. Makes room if need be. Returns
+ * CUDA_ERROR_OUT_OF_MEMORY if the card has not that much free. */
 CUresult sim_phys_create(CUdevice device, uint64_t size, bool exportable, struct sim_phys **out);
-/* The same, where the card has already been charged for `paid` of the bytes. */
+/* The same without making room, for memory that is not exportable. */
+CUresult sim_phys_try(CUdevice device, uint64_t size, struct sim_phys **out);
+/* The first, where the card has already been charged for `paid` of the bytes. */
 CUresult sim_phys_create_paid(CUdevice device, uint64_t size, uint64_t paid, struct sim_phys **out);
 /* Makes a sim_phys of memory that another process has exported. Takes ownership of the file descriptor. */
 CUresult sim_phys_adopt(CUdevice device, int fd, off_t offset, uint64_t size, struct sim_phys **out);
+/* Sets what sim_phys_make_room() calls: gives memory of a device that is only kept for later back to the
+ * card. */
+void sim_phys_set_keeper(void (*give_back)(CUdevice device));
+void sim_phys_make_room(CUdevice device);
 void sim_phys_hold(struct sim_phys *phys);
 /* Drops a reference; the last one frees the memory and uncharges the card. */
 void sim_phys_drop(struct sim_phys *phys);
 /* The same, but the card stays charged. */
 void sim_phys_drop_paid(struct sim_phys *phys);
-/* Gives whole granules of it back to the card. Nothing may be mapped there any more. Only for memory that is
- * not exportable. */
-void sim_phys_give_part(struct sim_phys *phys, uint64_t inside, uint64_t size);
-uint64_t sim_phys_held(const struct sim_phys *phys); /* bytes that were not given back */
 
 /* Stores a mark for a place in the process's file (never in an exportable one). It tells another process that
  * opens the file whether the block it was told about is still there. */

@@ -29,18 +29,15 @@ static struct sim_range range_of(const struct sim_block *block)
     return block->kind == BLOCK_MAPPED ? sim_vmm_reservation(block->range.start)->range : block->range;
 }
 
-/* The range of the MAPPING attributes: whole granules, which small blocks share, or the chunk that blocks of
- * a pool share. Pinned host memory has a mapping of its own (measured). */
+/* The range of the MAPPING attributes: whole granules, which small blocks share, or the chunk in which
+ * a block of a pool begins. Pinned host memory has a mapping of its own (measured). */
 static struct sim_range mapping_of(const struct sim_block *block)
 {
     const uint64_t start =
         is_host(block) ? block->range.start : block->range.start & ~(uint64_t)(PHYS_GRANULE - 1);
 
-    if (block->pool) {
-        const struct sim_chunk *chunk = sim_chunk_of(block->pool, block->range.start);
-
-        return (struct sim_range){.start = chunk->start, .size = chunk->phys->size};
-    }
+    if (block->pool)
+        return sim_chunk_at(block->pool, block->range.start);
     return (struct sim_range){.start = start,
                               .size = sim_phys_round(block->range.start + block->range.size - start)};
 }

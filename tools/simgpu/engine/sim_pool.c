@@ -16,6 +16,20 @@ static struct sim_link pools = {&pools, &pools};
 
 /* ---- pools ---- */
 
+/* Gives the chunks of a device's pools in which nothing lives back to its card. What a stream freed counts
+ * only after a synchronization with it (measured). */
+static void give_back_idle(CUdevice device)
+{
+    struct sim_link *at;
+
+    for (at = pools.next; at != &pools; at = at->next) {
+        struct CUmemPoolHandle_st *pool = LIST_ITEM(at, struct CUmemPoolHandle_st, link);
+
+        if (pool->device == device)
+            sim_chunk_trim(pool, 0);
+    }
+}
+
 static struct CUmemPoolHandle_st *new_pool(CUdevice device, uint64_t max_size)
 {
     struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
@@ -31,7 +45,8 @@ static struct CUmemPoolHandle_st *new_pool(CUdevice device, uint64_t max_size)
         pool->reuse[i] = 1;
     if (device != PHYS_HOST)
         pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    sim_list_init(&pool->chunks);
+    sim_list_init(&pool->free);
+    sim_phys_set_keeper(give_back_idle);
     sim_list_append(&pools, &pool->link);
     return pool;
 }
@@ -40,10 +55,11 @@ static void free_if_over(struct CUmemPoolHandle_st *pool)
 {
     if (!pool->dead || pool->blocks > 0)
         return;
-    sim_chunk_settle(pool, 0);
+    sim_extent_settle(&pool->free, 0);
     sim_chunk_trim(pool, 0);
-    if (!sim_list_empty(&pool->chunks))
+    if (pool->reserved > 0)
         return; /* a stream has not reached its free yet: the next settle tries again */
+    sim_chunk_end(pool);
     sim_list_remove(&pool->link);
     free(pool);
 }
@@ -57,7 +73,7 @@ void sim_pool_settle_all(uint64_t stream)
         struct CUmemPoolHandle_st *pool = LIST_ITEM(at, struct CUmemPoolHandle_st, link);
 
         next = at->next;
-        sim_chunk_settle(pool, stream);
+        sim_extent_settle(&pool->free, stream);
         sim_chunk_trim(pool, pool->threshold);
         free_if_over(pool);
     }
@@ -196,7 +212,7 @@ CUresult sim_pool_trim(CUmemoryPool pool, size_t keep)
 
     sim_lock_take();
     if (sim_object_is(pool, OBJECT_POOL)) {
-        sim_chunk_settle(pool, 0); /* a trim also takes what streams have reached meanwhile */
+        sim_extent_settle(&pool->free, 0); /* a trim also takes what streams have reached meanwhile */
         sim_chunk_trim(pool, keep);
         result = CUDA_SUCCESS;
     }

@@ -1,6 +1,6 @@
 /* sim_pool: stream-ordered memory: cuMemAllocAsync and its pools.
  *
- * A pool grows in steps of 32 MiB, or less if the card has no more. The stream that freed memory can allocate
+ * A pool grows by chunks of 32 MiB (sim_pool_chunk.h). The stream that freed memory can allocate
  * it again at once, other streams when the first one has reached the free. Memory above the release threshold
  * goes back to the card when the program synchronizes with the stream that freed it (measured, H200;
  * synchronizing with another stream does not release it). Guarded by the engine's lock.

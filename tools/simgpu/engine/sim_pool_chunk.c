@@ -1,191 +1,207 @@
 /* sim_pool_chunk: the memory of a pool. See sim_pool_chunk.h. */
 #include "tools/simgpu/engine/sim_pool_chunk.h"
 
+#include "tools/simgpu/engine/sim_device.h"
 #include "tools/simgpu/engine/sim_stream.h"
 #include "tools/simgpu/engine/sim_va.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define TIMES_THE_CARD 4                   /* a chunk that moves needs new addresses */
+#define MOST_ADDRESSES (UINT64_C(1) << 40) /* also what a pool of host memory has */
+
 uint64_t sim_chunk_round(uint64_t size)
 {
     return (size + POOL_ALIGNMENT - 1) & ~(POOL_ALIGNMENT - 1);
 }
 
-static struct sim_chunk *of_link(struct sim_link *link)
+static uint64_t address_of(const struct CUmemPoolHandle_st *pool, unsigned int slot)
 {
-    return LIST_ITEM(link, struct sim_chunk, link);
+    return pool->start + slot * POOL_CHUNK;
 }
 
-static uint64_t end_of(const struct sim_chunk *chunk)
+static unsigned int slot_of(const struct CUmemPoolHandle_st *pool, uint64_t address)
 {
-    return chunk->start + chunk->phys->size;
+    return (unsigned int)((address - pool->start) / POOL_CHUNK);
 }
 
-static struct sim_chunk *find(const struct CUmemPoolHandle_st *pool, uint64_t address)
+static unsigned int chunks_for(uint64_t size)
 {
-    struct sim_link *at;
-
-    for (at = pool->chunks.next; at != &pool->chunks; at = at->next)
-        if (address >= of_link(at)->start && address < end_of(of_link(at)))
-            return of_link(at);
-    return NULL;
+    return (unsigned int)(size / POOL_CHUNK + (size % POOL_CHUNK > 0));
 }
 
-const struct sim_chunk *sim_chunk_of(const struct CUmemPoolHandle_st *pool, uint64_t address)
+struct sim_phys *sim_chunk_memory(const struct CUmemPoolHandle_st *pool, uint64_t address)
 {
-    return find(pool, address);
+    return pool->chunks[slot_of(pool, address)];
+}
+
+struct sim_range sim_chunk_at(const struct CUmemPoolHandle_st *pool, uint64_t address)
+{
+    return (struct sim_range){.start = address_of(pool, slot_of(pool, address)), .size = POOL_CHUNK};
 }
 
 bool sim_chunk_give(struct CUmemPoolHandle_st *pool, uint64_t start, uint64_t size)
 {
-    return sim_extent_add(&find(pool, start)->free, start, size, 0, NULL);
+    return sim_extent_add(&pool->free, start, size, 0, NULL);
 }
 
 bool sim_chunk_give_later(struct CUmemPoolHandle_st *pool, uint64_t start, uint64_t size,
                           const struct CUstream_st *stream, struct sim_ops *after)
 {
-    return sim_extent_add(&find(pool, start)->free, start, size, stream->id, after);
+    return sim_extent_add(&pool->free, start, size, stream->id, after);
 }
 
-void sim_chunk_settle(struct CUmemPoolHandle_st *pool, uint64_t stream)
-{
-    struct sim_link *at;
+/* ---- addresses ---- */
 
-    for (at = pool->chunks.next; at != &pool->chunks; at = at->next)
-        sim_extent_settle(&of_link(at)->free, stream);
+static unsigned int slots_of(const struct CUmemPoolHandle_st *pool)
+{
+    const uint64_t card =
+        pool->device == PHYS_HOST ? MOST_ADDRESSES : sim_device_info(pool->device)->capacity;
+
+    return chunks_for(card < MOST_ADDRESSES / TIMES_THE_CARD ? card * TIMES_THE_CARD : MOST_ADDRESSES);
 }
 
-/* ---- growing ---- */
-
-/* Adds a chunk to the pool; size is whole granules. */
-static CUresult grow(struct CUmemPoolHandle_st *pool, uint64_t size)
+static bool has_addresses(struct CUmemPoolHandle_st *pool)
 {
-    struct sim_chunk *chunk = calloc(1, sizeof(*chunk));
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    const unsigned int slots = slots_of(pool);
 
-    if (!chunk || (pool->max_size && pool->reserved + size > pool->max_size))
-        goto fail;
-    result = sim_phys_create(pool->device, size, false, &chunk->phys);
-    if (result != CUDA_SUCCESS)
-        goto fail;
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-    sim_list_init(&chunk->free);
-    chunk->start = sim_va_reserve(size, 0, 0);
-    if (!chunk->start)
-        goto fail_phys;
-    if (!sim_va_back(chunk->start, chunk->phys, PROT_READ | PROT_WRITE) ||
-        !sim_extent_add(&chunk->free, chunk->start, size, 0, NULL))
-        goto fail_address;
-    sim_list_append(&pool->chunks, &chunk->link);
-    pool->reserved += size;
-    if (pool->reserved > pool->reserved_high)
-        pool->reserved_high = pool->reserved;
-    return CUDA_SUCCESS;
-fail_address:
-    sim_va_release(chunk->start, size);
-fail_phys:
-    sim_phys_drop(chunk->phys);
-fail:
-    free(chunk);
-    return result;
+    if (pool->start)
+        return true;
+    pool->chunks = calloc(slots, sizeof(*pool->chunks));
+    pool->start = pool->chunks ? sim_va_reserve(slots * POOL_CHUNK, 0, 0) : 0;
+    if (!pool->start) {
+        free(pool->chunks);
+        return false;
+    }
+    pool->slots = slots;
+    return true;
 }
 
-/* ---- giving back ---- */
-
-/* Is all memory that the chunk still has free for every stream? */
-static bool wholly_free(struct sim_chunk *chunk)
+void sim_chunk_end(struct CUmemPoolHandle_st *pool)
 {
-    uint64_t free_bytes = 0;
-    struct sim_link *at;
-
-    for (at = chunk->free.next; at != &chunk->free; at = at->next)
-        free_bytes += sim_extent_of(at)->stream == 0 ? sim_extent_of(at)->size : 0;
-    return free_bytes == sim_phys_held(chunk->phys);
+    if (!pool->start)
+        return;
+    sim_va_release(pool->start, pool->slots * POOL_CHUNK);
+    free(pool->chunks);
 }
 
-static void give_back(struct CUmemPoolHandle_st *pool, struct sim_chunk *chunk)
+/* ---- chunks ---- */
+
+/* Puts memory into an empty slot, as free for every stream. */
+static bool fill(struct CUmemPoolHandle_st *pool, unsigned int slot, struct sim_phys *phys)
 {
-    while (!sim_list_empty(&chunk->free))
-        sim_extent_take(sim_extent_of(chunk->free.next), sim_extent_of(chunk->free.next)->size);
-    pool->reserved -= sim_phys_held(chunk->phys);
-    sim_va_release(chunk->start, chunk->phys->size);
-    sim_phys_drop(chunk->phys);
-    sim_list_remove(&chunk->link);
-    free(chunk);
+    if (!sim_va_back(address_of(pool, slot), phys, PROT_READ | PROT_WRITE))
+        return false;
+    if (!sim_chunk_give(pool, address_of(pool, slot), POOL_CHUNK)) {
+        sim_va_unback(address_of(pool, slot), POOL_CHUNK);
+        return false;
+    }
+    pool->chunks[slot] = phys;
+    if (slot >= pool->end)
+        pool->end = slot + 1;
+    return true;
+}
+
+/* Takes the memory of a slot out of it. Returns NULL, with nothing changed, if something lives there. */
+static struct sim_phys *empty(struct CUmemPoolHandle_st *pool, unsigned int slot)
+{
+    struct sim_phys *phys = pool->chunks[slot];
+
+    if (!phys || !sim_extent_cut(&pool->free, address_of(pool, slot), POOL_CHUNK))
+        return NULL;
+    sim_va_unback(address_of(pool, slot), POOL_CHUNK);
+    pool->chunks[slot] = NULL;
+    while (pool->end > 0 && !pool->chunks[pool->end - 1])
+        pool->end--;
+    return phys;
 }
 
 void sim_chunk_trim(struct CUmemPoolHandle_st *pool, uint64_t keep)
 {
-    struct sim_link *at, *next;
+    unsigned int slot;
 
-    for (at = pool->chunks.next; at != &pool->chunks && pool->reserved > keep; at = next) {
-        next = at->next;
-        if (wholly_free(of_link(at)) && pool->reserved - sim_phys_held(of_link(at)->phys) >= keep)
-            give_back(pool, of_link(at));
+    for (slot = 0; slot < pool->end && pool->reserved > keep && pool->reserved - keep >= POOL_CHUNK; slot++) {
+        struct sim_phys *phys = empty(pool, slot);
+
+        if (phys) {
+            sim_phys_drop(phys);
+            pool->reserved -= POOL_CHUNK;
+        }
     }
 }
 
-/* Gives the whole granules of an extent back to the card. The chunk keeps their addresses, unmapped. */
-static void give_back_part(struct CUmemPoolHandle_st *pool, struct sim_chunk *chunk,
-                           struct sim_extent *extent)
-{
-    const uint64_t low = sim_phys_round(extent->start - chunk->start);
-    const uint64_t high = (extent->start + extent->size - chunk->start) & ~(PHYS_GRANULE - 1);
+/* ---- growing ---- */
 
-    if (low >= high || !sim_extent_cut(extent, chunk->start + low, high - low))
-        return;
-    sim_va_unback(chunk->start + low, high - low);
-    sim_phys_give_part(chunk->phys, low, high - low);
-    pool->reserved -= high - low;
+static bool add_chunk(struct CUmemPoolHandle_st *pool, unsigned int slot)
+{
+    struct sim_phys *phys;
+
+    if (pool->max_size && pool->reserved >= pool->max_size)
+        return false;
+    if (sim_phys_try(pool->device, POOL_CHUNK, &phys) != CUDA_SUCCESS)
+        return false;
+    if (!fill(pool, slot, phys)) {
+        sim_phys_drop(phys);
+        return false;
+    }
+    pool->reserved += POOL_CHUNK;
+    if (pool->reserved > pool->reserved_high)
+        pool->reserved_high = pool->reserved;
+    return true;
 }
 
-/* Gives every granule that is free for every stream back to the card. */
-static void give_back_granules(struct CUmemPoolHandle_st *pool)
+/* Returns the first of so many empty slots in a row, or pool->slots. */
+static unsigned int empty_slots(const struct CUmemPoolHandle_st *pool, unsigned int count)
 {
-    struct sim_link *at, *e, *next;
+    unsigned int slot, found = 0;
 
-    sim_chunk_trim(pool, 0);
-    for (at = pool->chunks.next; at != &pool->chunks; at = at->next)
-        for (e = of_link(at)->free.next; e != &of_link(at)->free; e = next) {
-            next = e->next;
-            if (sim_extent_of(e)->stream == 0)
-                give_back_part(pool, of_link(at), sim_extent_of(e));
-        }
+    for (slot = 0; slot < pool->slots && found < count; slot++)
+        found = pool->chunks[slot] ? 0 : found + 1;
+    return found == count ? slot - count : pool->slots;
 }
 
-/* ---- taking ---- */
+/* Makes a free range of so many bytes: adds chunks at the end of the pool; or, if the addresses there are
+ * used up, where chunks were given back. */
+static bool grow(struct CUmemPoolHandle_st *pool, uint64_t size, uint64_t stream)
+{
+    const uint64_t tail = sim_extent_before(&pool->free, address_of(pool, pool->end), stream);
+    unsigned int slot = pool->end, count = chunks_for(size - tail);
+
+    if (slot + count > pool->slots)
+        slot = empty_slots(pool, count = chunks_for(size));
+    if (slot == pool->slots)
+        return false;
+    for (; count > 0; count--, slot++)
+        if (!add_chunk(pool, slot))
+            return false;
+    return true;
+}
 
 static bool take_from(struct CUmemPoolHandle_st *pool, uint64_t size, uint64_t stream, uint64_t *start)
 {
-    struct sim_extent_run best = {NULL, 0};
-    struct sim_link *at;
+    struct sim_extent *first = sim_extent_find(&pool->free, size, stream);
 
-    for (at = pool->chunks.next; at != &pool->chunks; at = at->next)
-        sim_extent_find(&of_link(at)->free, size, stream, &best);
-    if (!best.first)
+    if (!first)
         return false;
-    *start = sim_extent_take(best.first, size);
+    *start = sim_extent_take(first, size);
     return true;
 }
 
 CUresult sim_chunk_take(struct CUmemPoolHandle_st *pool, const struct CUstream_st *stream, uint64_t size,
                         uint64_t *start)
 {
-    const uint64_t steps = (size + POOL_STEP - 1) & ~(POOL_STEP - 1);
-    CUresult result;
-
-    sim_chunk_settle(pool, 0);
+    sim_extent_settle(&pool->free, 0);
     if (take_from(pool, size, 0, start) || take_from(pool, size, stream->id, start))
         return CUDA_SUCCESS;
-    result = grow(pool, steps);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        result = grow(pool, sim_phys_round(size));
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        give_back_granules(pool);
-        result = grow(pool, sim_phys_round(size));
+    if (!has_addresses(pool) || size > pool->slots * POOL_CHUNK)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!grow(pool, size, stream->id)) {
+        sim_phys_make_room(pool->device);
+        (void)grow(pool, size, stream->id);
     }
-    if (result == CUDA_SUCCESS && !take_from(pool, size, 0, start))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    return result;
+    if (take_from(pool, size, stream->id, start))
+        return CUDA_SUCCESS;
+    sim_chunk_trim(pool, pool->threshold);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }

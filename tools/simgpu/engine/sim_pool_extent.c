@@ -1,4 +1,4 @@
-/* sim_pool_extent: the free ranges of one chunk of a pool. See sim_pool_extent.h. */
+/* sim_pool_extent: the free ranges of a pool. See sim_pool_extent.h. */
 #include "tools/simgpu/engine/sim_pool_extent.h"
 
 #include <stdlib.h>
@@ -61,10 +61,15 @@ static bool usable(const struct sim_extent *extent, uint64_t stream)
     return extent->stream == 0 || extent->stream == stream;
 }
 
+struct run {
+    struct sim_extent *first;
+    uint64_t size;
+};
+
 /* Returns the longest run that begins here. */
-static struct sim_extent_run run_from(struct sim_link *extents, struct sim_extent *first, uint64_t stream)
+static struct run run_from(struct sim_link *extents, struct sim_extent *first, uint64_t stream)
 {
-    struct sim_extent_run run = {first, first->size};
+    struct run run = {first, first->size};
     struct sim_link *at;
 
     for (at = first->link.next; at != extents && usable(sim_extent_of(at), stream) &&
@@ -74,25 +79,35 @@ static struct sim_extent_run run_from(struct sim_link *extents, struct sim_exten
     return run;
 }
 
-bool sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream, struct sim_extent_run *best)
+struct sim_extent *sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream)
 {
+    struct run best = {NULL, 0};
     uint64_t end = 0; /* of the last run: an extent inside it does not begin another run */
-    bool found = false;
     struct sim_link *at;
 
     for (at = extents->next; at != extents; at = at->next) {
-        struct sim_extent_run run;
+        struct run run;
 
         if (sim_extent_of(at)->start < end || !usable(sim_extent_of(at), stream))
             continue;
         run = run_from(extents, sim_extent_of(at), stream);
         end = run.first->start + run.size;
-        if (run.size < size || (best->first && run.size >= best->size))
-            continue;
-        *best = run;
-        found = true;
+        if (run.size >= size && (!best.first || run.size < best.size))
+            best = run;
     }
-    return found;
+    return best.first;
+}
+
+uint64_t sim_extent_before(struct sim_link *extents, uint64_t end, uint64_t stream)
+{
+    uint64_t start = end;
+    struct sim_link *at;
+
+    for (at = extents->prev; at != extents && usable(sim_extent_of(at), stream) &&
+                             sim_extent_of(at)->start + sim_extent_of(at)->size == start;
+         at = at->prev)
+        start = sim_extent_of(at)->start;
+    return end - start;
 }
 
 uint64_t sim_extent_take(struct sim_extent *first, uint64_t size)
@@ -129,12 +144,24 @@ void sim_extent_settle(struct sim_link *extents, uint64_t stream)
     }
 }
 
-bool sim_extent_cut(struct sim_extent *extent, uint64_t start, uint64_t size)
+/* Returns the extent that contains the range and is free for every stream, or NULL. */
+static struct sim_extent *around(struct sim_link *extents, uint64_t start, uint64_t size)
 {
-    const uint64_t behind = extent->start + extent->size - (start + size);
+    struct sim_link *at;
+
+    for (at = extents->next; at != extents && sim_extent_of(at)->start <= start; at = at->next)
+        if (sim_extent_of(at)->start + sim_extent_of(at)->size >= start + size)
+            return sim_extent_of(at)->stream == 0 ? sim_extent_of(at) : NULL;
+    return NULL;
+}
+
+bool sim_extent_cut(struct sim_link *extents, uint64_t start, uint64_t size)
+{
+    struct sim_extent *extent = around(extents, start, size);
+    const uint64_t behind = extent ? extent->start + extent->size - (start + size) : 0;
     struct sim_extent *rest = behind > 0 && start > extent->start ? calloc(1, sizeof(*rest)) : NULL;
 
-    if (behind > 0 && start > extent->start && !rest)
+    if (!extent || (behind > 0 && start > extent->start && !rest))
         return false;
     if (rest) {
         rest->start = start + size;

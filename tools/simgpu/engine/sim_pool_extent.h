@@ -1,4 +1,4 @@
-/* sim_pool_extent: the free ranges of one chunk of a pool, by address.
+/* sim_pool_extent: the free ranges of a pool, by address.
  *
  * An extent is free for every stream, or was freed by a stream that may not have reached the free yet. In the
  * second case only that stream may take it, since its later work runs behind the free anyway. Adjacent
@@ -10,7 +10,7 @@
 #include "tools/simgpu/engine/sim_ops.h"
 
 struct sim_extent {
-    struct sim_link link; /* in chunk->free, by address */
+    struct sim_link link; /* in pool->free, by address */
     uint64_t start, size;
     uint64_t stream;      /* id of the stream that freed it; 0: free for every stream */
     struct sim_ops after; /* if stream is not 0: ops that must be done before other streams may take it */
@@ -23,21 +23,18 @@ struct sim_extent *sim_extent_of(struct sim_link *link);
 bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uint64_t stream,
                     struct sim_ops *after);
 
-/* Adjacent extents that one stream may use. */
-struct sim_extent_run {
-    struct sim_extent *first;
-    uint64_t size;
-};
-/* Finds the smallest run of at least `size` bytes that is smaller than *best (any, if best->first is NULL),
- * for a stream or, with 0, of what is free for every stream. Returns true if it has set *best. */
-bool sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream, struct sim_extent_run *best);
+/* Returns the first extent of the smallest run of adjacent extents that has at least `size` bytes, of those
+ * that a stream may use or, with 0, of what is free for every stream; NULL if there is none. */
+struct sim_extent *sim_extent_find(struct sim_link *extents, uint64_t size, uint64_t stream);
+/* Returns the bytes that this stream may use and that end at this address. */
+uint64_t sim_extent_before(struct sim_link *extents, uint64_t end, uint64_t stream);
 /* Takes `size` bytes from the beginning of a run. Returns their address. */
 uint64_t sim_extent_take(struct sim_extent *first, uint64_t size);
 
 /* Makes extents whose ops are done free for every stream: those that this stream freed, or all (0). */
 void sim_extent_settle(struct sim_link *extents, uint64_t stream);
-/* Removes [start, start + size) from the extent that contains it. Returns false, with nothing changed, if the
- * host is out of memory. */
-bool sim_extent_cut(struct sim_extent *extent, uint64_t start, uint64_t size);
+/* Removes [start, start + size). Returns false, with nothing changed, if not all of it is free for every
+ * stream, or if the host is out of memory. */
+bool sim_extent_cut(struct sim_link *extents, uint64_t start, uint64_t size);
 
 #endif
