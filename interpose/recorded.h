@@ -1,5 +1,9 @@
 /* recorded: what the recorder (see/recorder.h) has to be told by the rest of the library: when to begin,
- * which cards and contexts there are, what is live already. Owns no lock. */
+ * which cards and contexts there are, what is live already.
+ *
+ * Owns two locks: driver_lock, held while the recorder asks what idles in the driver's pools, and one that is
+ * held while a request of the command is served.
+ */
 #ifndef GPUCAP_RECORDED_H
 #define GPUCAP_RECORDED_H
 

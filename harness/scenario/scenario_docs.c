@@ -188,8 +188,9 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
     }
     fputs(
         "\nEach size is the smallest card on which the scenario trains; the native column gives the best and "
-        "the worst native way. After <= a smaller card was not tried.\nThe last column names the native ways "
-        "that do as well; after `slower:`, those that need no larger card and more time.\n",
+        "the worst native way, and `<=` means that no smaller card was tried.\nThe last column names the "
+        "native ways that do as well and, after `slower:`, those that do with as small a card but take "
+        "longer.\n",
         out);
     say_skipped(out, results, count);
     if (origin->simulated)

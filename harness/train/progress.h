@@ -12,13 +12,13 @@
 
 #include "harness/base/status.h"
 
-/* What is known of a step. */
 /* Returns the value, without a sign if it is no number: "-nan" says no more than "nan". */
 static inline double progress_plain(double value)
 {
     return isnan(value) ? (double)NAN : value;
 }
 
+/* What is known of a step. */
 struct progress_figures {
     const char *model, *precision;
     uint64_t step, steps;

@@ -16,8 +16,8 @@ struct session_result {
     float loss_first, loss_last;
     double step_ms; /* by the device's clock, without the first steps (warm-up) */
     double samples_per_s;
-    double flops_per_s;                   /* that the model needed; 0: not by a card */
-    int cards;                            /* that did them */
+    double flops_per_s;                   /* that the model needed; 0: on simgpu */
+    int cards;                            /* that computed them */
     double data_wait_ms;                  /* per step, that the host waited for samples */
     struct trainer_evaluation evaluation; /* at the end */
     double val_best;                      /* lowest loss of all validations */
@@ -26,7 +26,7 @@ struct session_result {
     const char *format; /* of the data */
     uint64_t decoded;   /* pictures that the device has decoded, in training */
     bool decoder;       /* it decodes JPEG files */
-    float skipped;      /* updates skipped because of the loss scale */
+    float skipped;      /* updates left out, by the loss scale or by --on-nan=skip */
 };
 
 /* Loads the checkpoint of --resume, trains, validates, and fills *result. */

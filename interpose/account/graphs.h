@@ -11,7 +11,8 @@
  * Launches that only repeat earlier ones run side by side. A launch that may take memory on a card runs alone
  * there, because the unused memory that it counts on must not go to another launch meanwhile.
  *
- * Only numbers and locks: never calls the driver.
+ * Never calls the driver. Owns one lock, held for a few instructions, and one per card (`launches`), held
+ * from graphs_again or graphs_alone to graphs_end, while the driver launches the graph.
  */
 #ifndef GPUCAP_GRAPHS_H
 #define GPUCAP_GRAPHS_H

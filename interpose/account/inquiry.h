@@ -1,5 +1,5 @@
 /* inquiry: a request in words to a process of the ledger, and its answer: two small files beside the ledger,
- * ask.PID and answer.PID. Whoever asks wakes the process by ledger_poke with 0 bytes.
+ * ask.PID and answer.PID. The asker wakes the process by ledger_poke with 0 bytes.
  *
  * A request counts only if its file belongs to the user of the process, who could do the same with a
  * debugger. Files are read and written whole, links are not followed. Owns no lock.
@@ -14,7 +14,7 @@
 #define INQUIRY_QUESTION 2048  /* bytes, terminated */
 #define INQUIRY_ANSWER   65536 /* bytes, terminated */
 
-/* ---- who asks ---- */
+/* ---- the asker ---- */
 
 /* Leaves a request for the process of `uid`. Returns 0 or -errno. */
 int inquiry_ask(const char *folder, pid_t pid, uid_t uid, const char *text);

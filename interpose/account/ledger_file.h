@@ -105,15 +105,16 @@ struct ledger {
     struct ledger_job *job; /* NULL: none */
     uint32_t state;         /* LEDGER_MEMBER or LEDGER_VISITOR */
     pthread_mutex_t queue;  /* held by the thread that waits for memory: one per slot is in the queue */
-    pthread_mutex_t mutex;  /* between threads of this process; taken after `queue`; guards the next three */
-    uint64_t lease;         /* copy of the slot's, which other processes could overwrite */
-    uint32_t word;          /* the lock word as we wrote it */
-    uint64_t patience_ms;   /* LEDGER_PATIENCE_MS, less in tests */
-    uint64_t slow_ms;       /* LEDGER_SLOW_MS, less in tests */
-    uint32_t stuck;         /* lock word that was waited for in vain, under the mutex; 0: none */
-    bool dirty;             /* the lock was taken over from a dead owner: sums must be recomputed */
-    uint32_t hearing;       /* number of the question that the listening thread works on */
-    int asker;              /* slot of the process that asked it; -1: not known */
+    pthread_mutex_t mutex;  /* between threads of this process; taken after `queue` */
+    /* guarded by mutex: lease, word, stuck and dirty */
+    uint64_t lease;       /* copy of the slot's, which other processes could overwrite */
+    uint32_t word;        /* the lock word as we wrote it */
+    uint64_t patience_ms; /* LEDGER_PATIENCE_MS, less in tests */
+    uint64_t slow_ms;     /* LEDGER_SLOW_MS, less in tests */
+    uint32_t stuck;       /* lock word that was waited for in vain; 0: none */
+    bool dirty;           /* the lock was taken over from a dead owner: sums must be recomputed */
+    uint32_t hearing;     /* number of the question that the listening thread works on */
+    int asker;            /* slot of the process that asked it; -1: not known */
     void (*notice)(void *argument, uint64_t bytes); /* called in a long wait; NULL: none */
     void *notice_argument;
     /* Per slot: 0, or 1 << 32 plus its `answered` when this process last waited for its answer in vain. */

@@ -2,7 +2,8 @@
  *
  * Loading NVML takes about 15 ms (measured), so a thread does it while the driver starts up, which takes 200
  * ms and more. If that thread has not begun, the caller loads NVML itself instead of waiting: it may hold the
- * dynamic loader's lock (as a library's constructor does), for which the thread waits.
+ * dynamic loader's lock (as a library's constructor does), for which the thread waits. Owns one lock, never
+ * held while NVML works.
  */
 #ifndef GPUCAP_MEASURE_H
 #define GPUCAP_MEASURE_H

@@ -2,7 +2,8 @@
  * it.
  *
  * nvml_open and the table are for our own queries; hook_nvml.c answers the program's queries with the limit.
- * The declarations are our own, because nvml.h is not part of every CUDA Toolkit.
+ * The declarations are our own, because nvml.h is not part of every CUDA Toolkit. Owns one lock, held while
+ * the table is copied and never while the library is loaded.
  */
 #ifndef GPUCAP_NVML_H
 #define GPUCAP_NVML_H

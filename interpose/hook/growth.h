@@ -1,4 +1,4 @@
-/* growth: how much stack a context must keep for a kernel. */
+/* growth: how much stack a context must keep for a kernel. Owns no lock. */
 #ifndef GPUCAP_GROWTH_H
 #define GPUCAP_GROWTH_H
 

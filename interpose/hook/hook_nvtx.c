@@ -1,7 +1,7 @@
 /* hook_nvtx: with nvtx=on, NVTX ranges become tags. A program's NVTX (version 3 is a header, and each library
  * has its own) loads the library that NVTX_INJECTION64_PATH names, calls InitializeInjectionNvtx2, and from
  * then on the functions that we put into its tables. `gpucap run` sets that variable; the library never does.
- * NVTX's own types are written out here, as NVIDIA freezes them: the build needs no header of it, and
+ * NVTX's own types are declared in nvtx_abi.h, so that the build needs no header of NVTX's;
  * tests/integration/prog_nvtx.c compares them with the header. Owns no lock.
  */
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  * dlsym and dlvsym are ours (trampoline.S). They call resolve_look_up and, if the name is not ours, jump to
  * the real function with the caller's return address in place, because RTLD_NEXT and RTLD_DEFAULT depend on
  * it. A name is ours only if it is exactly in hooks.def (or in the NVML list) and the real look-up finds it
- * in the driver.
+ * in the driver. Owns no lock.
  */
 #ifndef GPUCAP_RESOLVE_H
 #define GPUCAP_RESOLVE_H

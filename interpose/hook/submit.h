@@ -1,4 +1,4 @@
-/* submit: the driver call of a hook that submits work to a stream. */
+/* submit: the driver call of a hook that submits work to a stream. Owns no lock. */
 #ifndef GPUCAP_SUBMIT_H
 #define GPUCAP_SUBMIT_H
 

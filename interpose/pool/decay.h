@@ -13,7 +13,7 @@
 struct fence;
 
 /* Sets the options: how long memory must be idle (decay), and the free share above which a quarter of that is
- * enough (high). `imports` unmaps closed blocks of other processes (ipc_imports_sweep). */
+ * enough (early). `imports` unmaps closed blocks of other processes (ipc_imports_sweep). */
 void decay_setup(const struct options *options, void (*imports)(struct fence *));
 
 /* Call when memory was freed, or a closed import could not be unmapped at once. Starts the thread at the

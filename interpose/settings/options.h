@@ -35,24 +35,24 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(WAIT, "wait", "GPUCAP_WAIT", "0", "seconds such as 30 or 30s, or off",                                 \
       "How long a request waits for memory of its job, or of a full card, before it is refused.")            \
     X(MIN, "min", "GPUCAP_MIN", "none", RULES_FORM,                                                          \
-      "Part of a card that other jobs leave to this one while it uses less; their idle memory may lie "      \
-      "there "                                                                                               \
-      "and goes back when it is needed.")                                                                    \
+      "Part of a card that other jobs leave to this one while it uses less. They may keep idle memory "      \
+      "there, and give it back when this job needs it.")                                                     \
     X(HIGH, "high", "GPUCAP_HIGH", "none", RULES_FORM,                                                       \
       "While the job, or a program without one, uses more than this, its idle memory goes back at once.")    \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
     X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
-      "Serve cuMemAlloc from a pool that reuses and stitches memory.")                                       \
+      "Serve cuMemAlloc from a pool that reuses memory and defragments it.")                                 \
     X(FREE, "free", "GPUCAP_FREE", "strict", "strict or deferred",                                           \
       "Whether a free waits for the device's work, as CUDA's does, or returns at once; deferred relies on "  \
       "seeing which streams the program uses, and stops doing so once work may go unseen.")                  \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
-      "How much more than its live blocks a pool may hold before it waits for work instead of growing.")     \
+      "How much more than the recent peak of its live blocks a pool may hold before it moves free chunks "   \
+      "or waits for work instead of growing.")                                                               \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
     X(EARLY, "early", "GPUCAP_EARLY", "90%", "a percentage such as 90%",                                     \
-      "When more than this share of a pool is free, it goes back after a quarter of decay.")                 \
+      "When more than this share of a pool is free, the free part goes back after a quarter of decay.")      \
     X(ZERO, "zero", "GPUCAP_ZERO", "off", "on or off", "Clear reused memory before a program gets it.")      \
     X(GUARD, "guard", "GPUCAP_GUARD", "off", "on or off",                                                    \
       "Unmap the space around blocks, and freed blocks, so that overruns and uses after free fault; each "   \
@@ -61,17 +61,16 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Fill fresh blocks with bytes 0xCB (with zero=on: 0) and freed ones with 0xDF; every free waits, as "  \
       "with free=strict.")                                                                                   \
     X(RECORD, "record", "GPUCAP_RECORD", "off", "a file such as run-%p.gpucap, or off",                      \
-      "Record what happens to device memory in this file, for gpucap view, page, summary and export; %p is " \
-      "the process, %h the host.")                                                                           \
+      "Record what happens to device memory in this file, for gpucap why, view, page, summary, export and "  \
+      "replay; %p is the process, %h the host.")                                                             \
     X(STACKS, "stacks", "GPUCAP_STACKS", "off", "on or off",                                                 \
       "Record the call stack of each allocation too, as far as functions keep frame pointers.")              \
     X(NVTX, "nvtx", "GPUCAP_NVTX", "off", "on or off",                                                       \
       "Tag what a thread allocates with the innermost NVTX range that it has pushed, unless gpucap_tag set " \
       "a tag; gpucap run sets NVTX_INJECTION64_PATH for it.")                                                \
     X(NUDGE, "nudge", "GPUCAP_NUDGE", "off", "on or off",                                                    \
-      "When another process is short of memory and nothing is idle here, have a PyTorch of this process "    \
-      "call "                                                                                                \
-      "torch.cuda.empty_cache().")                                                                           \
+      "When another process is short of memory and too little is idle here, have a PyTorch of this "         \
+      "process call torch.cuda.empty_cache().")                                                              \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info",                                             \
       "What gpucap prints on stderr: nothing, faults and refusals, or also what the pool did.")
 

@@ -1,4 +1,4 @@
-/* ipc_export: the exporting side of ipc.h. */
+/* ipc_export: the exporting side of ipc.h. Takes ipc_export_lock (ipc_exports.h). */
 #ifndef GPUCAP_IPC_EXPORT_H
 #define GPUCAP_IPC_EXPORT_H
 

@@ -101,6 +101,7 @@ struct spawn_env *cli_env_real(void)
     char runtime[4096];
 
     spawn_env_unset(env, "GPUCAP_LIB");
+    spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id()); /* others of this user may fill their cards */
     spawn_wrapped(env);
     snprintf(runtime, sizeof(runtime), "%s", spawn_env_get(env, "LD_PRELOAD"));
     char *colon = strrchr(runtime, ':');

@@ -47,7 +47,8 @@ int cmd_export(int argc, char **argv)
         return status;
     const char *path = arguments_value(&arguments, "export", "output");
     if (!path && formats[format].binary && isatty(STDOUT_FILENO))
-        return cli_fail("export: %s is no text for a terminal: -o FILE", formats[format].name);
+        return cli_fail("export: %s is not text, so it is not written to a terminal: give -o FILE",
+                        formats[format].name);
     if (formats[format].one && arguments.count > 1)
         return cli_fail("export: %s holds one process: give one recording", formats[format].name);
     if ((status = recording_set_open(&set, "export", arguments.operands, arguments.count)))

@@ -92,7 +92,7 @@ int cmd_ps(int argc, char **argv)
     if (arguments.count)
         return cli_fail("ps: unexpected argument '%s'", arguments.operands[0]);
     if (owners_of && (json || prometheus))
-        return cli_fail("ps: --owners has no other form");
+        return cli_fail("ps: --owners goes with neither --json nor --prometheus");
     if (owners_of) {
         if ((status = look_open(&ledgers, "ps", &arguments)))
             return status;

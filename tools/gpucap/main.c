@@ -23,13 +23,13 @@
 
 static const struct cli_option run_options[] = {
     {"adopt", "WAY", true,
-     "Have PyTorch, JAX and TensorFlow leave caching to gpucap, by the variables that they document, so that "
-     "their idle memory can be lent: pool (the default), or async for programs that use CUDA graphs. Keeps "
-     "variables that are set."},
+     "Have PyTorch and JAX leave caching to gpucap, by the variables that they document, so that their idle "
+     "memory can be lent: pool (the default), or async for programs that use CUDA graphs. TensorFlow keeps "
+     "its cache with pool, but takes memory only as it needs it. Keeps variables that are set."},
     {"summary", NULL, false,
      "When the program has ended, print one line per card: the peak of what its job used, how long it "
-     "waited, "
-     "what it lent and borrowed, and how many requests were refused. The program is then a child of gpucap."},
+     "waited, what it lent and borrowed, and how many requests were refused. The program is then a child of "
+     "gpucap."},
     SIM,
     END,
 };
