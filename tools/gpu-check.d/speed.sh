@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154,SC2034
 
 SPEED_LEAST_GAIN=1.1 # train must be this many times as fast as the best way of PyTorch
-SPEED_SECONDS=170    # after which no further round begins
+SPEED_ROUNDS=3
 
 # Lines of speed_turns.py as a section of docs/benchmarks.md; where the folder is only a copy, $OUT has it too.
 speed_write_docs() {
@@ -23,7 +23,7 @@ check_speed() {
     [ -f "$BUILD/libtrain_cuda.so" ] || skip "no libtrain_cuda.so was built (nvcc is missing)"
     has_python torch || skip "python3 has no torch"
     for_python python3 "$GPUCAP_ROOT/tests/gpu/py/speed_turns.py" --train="$BUILD/train" \
-        --library-path="$LD_LIBRARY_PATH" --seconds="$SPEED_SECONDS" | tee "$work/speed.log" || status=1
+        --library-path="$LD_LIBRARY_PATH" --rounds="$SPEED_ROUNDS" | tee "$work/speed.log" || status=1
     speed_write_docs
     figure "$(sed -n 's/^result of=\([^ ]*\) train_ms=\([^ ]*\) best=\([^ ]*\) best_ms=\([^ ]*\) gain=\(.*\)/\1 \2 ms, PyTorch \3 \4 ms (\5x);/p' \
         "$work/speed.log" | paste -s -d ' ' -) at least ${SPEED_LEAST_GAIN}x is wanted"

@@ -1,11 +1,11 @@
 """train and PyTorch in turns on the same models: ResNet-50 and a Transformer of GPT-2's small size.
 
-usage: speed_turns.py --train=PROGRAM [--library-path=PATH] [--rounds=N] [--seconds=N] [MODEL...]
+usage: speed_turns.py --train=PROGRAM [--library-path=PATH] [--rounds=N] [MODEL...]
 
 PyTorch runs eager, compiled, and compiled with CUDA graphs (mode="reduce-overhead"), all with autocast to bf16, which
 is train's precision policy: float weights and sums, bf16 activations and products. A round is a few steps of every way,
-one after the other; the figure of a way is the median over the rounds of the median step. After N seconds no further
-round begins. Prints a line of key=value for each way, and one for each model with what train gains over the best of
+one after the other; the figure of a way is the median over the rounds of the median step. There are N rounds: what
+takes long is that PyTorch compiles, once, before them. Prints a line of key=value for each way, and one for each model with what train gains over the best of
 PyTorch. peak_percent is the share of the card's own bf16 product of 8192 x 8192 x 8192.
 """
 
@@ -84,12 +84,10 @@ def report(model, way, values, peak):
     return ms
 
 
-def measure(arguments, model, peak, end):
+def measure(arguments, model, peak):
     steps = torch_steps(MODELS[model][0])
     values = {}
-    for number in range(arguments.rounds):
-        if number and time.monotonic() > end:
-            break
+    for _ in range(arguments.rounds):
         for way, step in steps.items():
             values.setdefault(way, []).append(speed_torch.median_step_ms(step, WARM_UP_AGAIN))
         for way, options in TRAIN_OPTIONS.items():
@@ -111,18 +109,16 @@ def main():
     parser.add_argument("--train", required=True)
     parser.add_argument("--library-path")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=200)
     parser.add_argument("models", nargs="*", default=list(MODELS))
     arguments = parser.parse_args()
-    begin = time.monotonic()
     side = 8192
     a, b = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     peak = 2.0 * side**3 / speed_torch.median_step_ms(lambda: a @ b) * 1e-9
     print(f"# peak: {peak:.0f} TFLOP/s; torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", flush=True)
     del a, b
     models = arguments.models or list(MODELS)
-    for number, model in enumerate(models):
-        measure(arguments, model, peak, begin + arguments.seconds * (number + 1) / len(models))
+    for model in models:
+        measure(arguments, model, peak)
         torch.compiler.reset()
         torch.cuda.empty_cache()
 
