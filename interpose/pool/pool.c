@@ -43,6 +43,8 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     pool->budget = *budget;
     pool->slack_permille = slack_permille;
     pool->dead_kept = POOL_DEAD_KEPT;
+    pool->clock = clock_ns;
+    pool->moves_until = clock_ns();
     pool->next_id = atomic_fetch_add(&pools_opened, 1) << ID_BITS;
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)
@@ -54,9 +56,15 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     rc = ranges_init(&pool->ranges, pool->vmm.base, pool->vmm.span);
     if (rc)
         goto close_fence;
+    rc = ranges_init(&pool->unmoved, pool->vmm.base, pool->vmm.span);
+    if (rc)
+        goto destroy_ranges;
+    pool->ranges.unmoved = &pool->unmoved;
     lock_init(&pool->lock, LOCK_POOL);
     small_open(pool);
     return 0;
+destroy_ranges:
+    ranges_destroy(&pool->ranges);
 close_fence:
     fence_close(&pool->fence, true);
 close_vmm:
@@ -85,6 +93,7 @@ void pool_close(struct pool *pool, bool context_lives)
     fence_close(&pool->fence, context_lives);
     vmm_close(&pool->vmm);
     ranges_destroy(&pool->ranges);
+    ranges_destroy(&pool->unmoved);
     pool_table_close(pool);
     lock_destroy(&pool->lock);
     memset(pool, 0, sizeof(*pool));
@@ -302,6 +311,7 @@ const char *pool_check(struct pool *pool)
     for (const struct range *p = pool->pending; p; p = p->newer)
         pending += p->bytes;
     const char *wrong = ranges_check(ranges);
+    wrong = wrong ? wrong : ranges_check(&pool->unmoved);
     wrong = wrong ? wrong : pool_table_check(pool);
     if (!wrong && pending != pool->pending_bytes)
         wrong = "the sum of pending blocks is wrong";

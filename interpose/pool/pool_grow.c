@@ -1,10 +1,11 @@
 /* pool_grow: see pool_grow.h.
  *
  * While the limits leave room and the pool holds no more than the slack above the peak of live bytes, it
- * grows instead of moving chunks: moving one costs 42 us (map 1, access 25, unmap 16; H200). Beyond the
- * slack, and near a limit, it maps whole free chunks where the request fits, oldest free first, because their
- * work is most likely done. It chooses the place that needs the fewest bytes: next to a free range, if there
- * is one.
+ * grows instead of moving chunks: moving one costs 42 us (map 1, access 25, unmap 16; H200). If it has moved
+ * many lately, it may also hold as much as if it had never moved any: then it lies as a pool would that only
+ * grows, and needs no more moves. Beyond that, and near a limit, it maps whole free chunks where the request
+ * fits, oldest free first, because their work is most likely done. It chooses the place that needs the fewest
+ * bytes: next to a free range, if there is one.
  */
 #include "interpose/pool/pool_grow.h"
 
@@ -20,6 +21,13 @@
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program does not move chunks for a few megabytes */
 #define ROOM_PART   16 /* a pool that could not grow by this part of what it holds counts as near the limit */
+/* With room, moves may take this part of the time. Beyond that the pool grows, though by at most a GROW_PART
+ * of what it holds, and only to what it would hold if it had never moved a chunk. (Generated programs,
+ * bench_generate: a 100th costs more and a 400th holds more; docs/decisions/091.) */
+#define MOVE_PART 150
+#define MOVE_NS   26000                 /* map and access of one chunk (H200) */
+#define MEMORY_NS UINT64_C(10000000000) /* how long moves count at most, and how long their absence does */
+#define GROW_PART 4
 /* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
  * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
  * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an
@@ -202,6 +210,16 @@ static void note_stitch(const struct pool *pool, const struct move *move)
                                               .owner = owner_current});
 }
 
+/* Notes moves, for moves_too_often: each of them counts until MOVE_PART times its cost has passed. */
+static void note_moves(struct pool *pool, uint64_t moved)
+{
+    const uint64_t now = pool->clock(), oldest = now > MEMORY_NS ? now - MEMORY_NS : 0;
+    const uint64_t from = pool->moves_until > oldest ? pool->moves_until : oldest;
+    const uint64_t until = from + moved * MOVE_NS * MOVE_PART;
+
+    pool->moves_until = until < now + MEMORY_NS ? until : now + MEMORY_NS;
+}
+
 /* Maps the moved and new chunks side by side at the planned place. */
 static int place(struct pool *pool, struct move *move)
 {
@@ -219,6 +237,8 @@ static int place(struct pool *pool, struct move *move)
     pool->grows += move->fresh != 0;
     pool->stitches += move->moved != 0;
     pool->stitched += move->moved;
+    if (move->moved)
+        note_moves(pool, move->moved);
     if (events_are_on())
         note_stitch(pool, move);
     return 0;
@@ -275,13 +295,23 @@ static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
     return pool->vmm.physical + more <= peak + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
+/* Returns true if moves have taken more than their part of the time lately, and growing instead does not
+ * exceed what the pool would hold if it had never moved a chunk. */
+static bool moves_too_often(const struct pool *pool, const struct move *move)
+{
+    const uint64_t more = move->plan.map_bytes;
+
+    return pool->clock() < pool->moves_until && more <= pool->vmm.physical / GROW_PART &&
+           pool->vmm.physical + more <= ranges_unmoved(&pool->ranges, move->zone, move->request);
+}
+
 /* Returns true if the pool should grow instead of moving chunks. */
 static bool has_room(const struct pool *pool, const struct move *move)
 {
     const uint64_t more = move->plan.map_bytes;
 
     return more <= move->room && move->room - more >= pool->vmm.physical / ROOM_PART &&
-           within_slack(pool, move->request, more);
+           (within_slack(pool, move->request, more) || moves_too_often(pool, move));
 }
 
 /* Returns true if the missing bytes can be granted, if need be after releasing whole free chunks that are of
@@ -332,9 +362,10 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
     /* Scratch for chunks from both ends and for all of them together. */
     if (!pool_scratch(pool, 2 * target / RANGES_PAGE))
         return -ENOMEM;
-    const uint64_t moved = has_room(pool, &move) ? 0 : gatherable(pool, &move, &later);
+    const bool grow = has_room(pool, &move);
+    const uint64_t moved = grow ? 0 : gatherable(pool, &move, &later);
     const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
-    const bool roomy = moved == target || within_slack(pool, size, target - moved);
+    const bool roomy = grow || moved == target || within_slack(pool, size, target - moved);
     const bool enough = later + pool->pending_bytes >= size; /* otherwise a join would not help */
     if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
         return pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;

@@ -39,6 +39,7 @@ struct range {
     enum range_state state;
     bool aged;                  /* is in the list by time */
     struct mark mark;           /* live: used by the owner */
+    struct range *twin;         /* live: the same block in ranges.unmoved; NULL: none */
 } __attribute__((aligned(64))); /* avoids false sharing: threads change the marks of neighbouring ranges */
 
 struct ranges {
@@ -55,6 +56,7 @@ struct ranges {
     uint64_t spares, nodes;
     uint64_t live_bytes, free_bytes, live_count;
     struct ranges_slab *slabs;
+    struct ranges *unmoved; /* the same blocks as they would lie if no chunk had ever moved; NULL: not kept */
 };
 
 /* Allocates spare nodes so that the next `count` nodes need no memory. Returns 0 or -ENOMEM. */

@@ -59,10 +59,26 @@ static struct range *carve(struct ranges *r, struct range *node, uint64_t start,
     return node;
 }
 
+/* Returns a new range for a block in `unmoved`: the best fit, or behind all others. Returns NULL if there is
+ * no memory for it; then `unmoved` counts too little. */
+static struct range *make_twin(struct ranges *unmoved, enum ranges_zone zone, uint64_t bytes)
+{
+    struct ranges_plan plan;
+
+    if (!unmoved || ranges_prepare(unmoved, 8))
+        return NULL;
+    struct range *twin = ranges_take(unmoved, zone, bytes);
+    if (twin || !ranges_plan(unmoved, zone, bytes, &plan))
+        return twin;
+    ranges_map(unmoved, plan.map_start, plan.map_bytes, 0);
+    return ranges_take_at(unmoved, plan.start, bytes);
+}
+
 static struct range *make_live(struct ranges *r, struct range *node)
 {
     node->state = RANGE_LIVE;
     node->mark.pins = 0;
+    node->twin = make_twin(r->unmoved, range_zone(r, node), node->bytes);
     r->live_bytes += node->bytes;
     r->live_count++;
     return node;
@@ -114,6 +130,8 @@ struct range *ranges_take_at(struct ranges *r, uint64_t start, uint64_t bytes)
 
 void ranges_give(struct ranges *r, struct range *range, uint64_t epoch)
 {
+    if (range->twin)
+        ranges_give(r->unmoved, range->twin, 0);
     r->live_bytes -= range->bytes;
     r->live_count--;
     range->state = RANGE_FREE;
@@ -224,6 +242,17 @@ bool ranges_plan(const struct ranges *r, enum ranges_zone zone, uint64_t bytes, 
     for (const struct range *hole = r->holes[zone]; hole; hole = hole->next)
         plan_at(r, hole, bytes, plan, &found);
     return found;
+}
+
+uint64_t ranges_unmoved(const struct ranges *r, enum ranges_zone zone, uint64_t bytes)
+{
+    const struct ranges *unmoved = r->unmoved;
+    const uint64_t mapped = unmoved->live_bytes + unmoved->free_bytes;
+    struct ranges_plan plan = {.map_bytes = 0};
+
+    if (!range_best_fit(unmoved, zone, bytes))
+        ranges_plan(unmoved, zone, bytes, &plan);
+    return mapped + plan.map_bytes;
 }
 
 /* ---- the whole ---- */

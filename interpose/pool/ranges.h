@@ -49,6 +49,10 @@ struct ranges_plan {
 bool ranges_plan(const struct ranges *ranges, enum ranges_zone zone, uint64_t bytes,
                  struct ranges_plan *plan);
 
+/* Returns the bytes that would be mapped, with another block of `bytes`, if no chunk had ever moved and none
+ * had been given back. */
+uint64_t ranges_unmoved(const struct ranges *ranges, enum ranges_zone zone, uint64_t bytes);
+
 /* Turn part of a hole into a free range (map), or part of a free range into a hole (unmap). Each needs two
  * prepared nodes. */
 void ranges_map(struct ranges *ranges, uint64_t start, uint64_t bytes, uint64_t epoch);
