@@ -289,6 +289,34 @@ static void test_a_range_that_is_taken_has_no_pins(void)
     TEST_ASSERT_EQUAL_INT(0, ranges_take_at(&ranges, BASE, RANGES_PAGE)->mark.pins);
 }
 
+/* Chunks that leave their places, and memory that goes back, make no difference to what it says. */
+static void test_unmoved_is_what_best_fit_maps_without_moves(void)
+{
+    struct ranges unmoved;
+    struct range *blocks[3];
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_init(&unmoved, BASE, SPAN));
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    ranges.unmoved = &unmoved;
+    ranges_map(&ranges, ranges.border, 8 * RANGES_PAGE, 0);
+    for (unsigned i = 0; i < 3; i++)
+        blocks[i] = ranges_take(&ranges, RANGES_LARGE, (1 + i) * RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(7 * RANGES_PAGE, ranges_unmoved(&ranges, RANGES_LARGE, RANGES_PAGE));
+    const uint64_t start = blocks[1]->start;
+    ranges_give(&ranges, blocks[1], 0);
+    TEST_ASSERT_EQUAL_UINT64(6 * RANGES_PAGE, ranges_unmoved(&ranges, RANGES_LARGE, 2 * RANGES_PAGE));
+    ranges_retire(&ranges, start, RANGES_PAGE);
+    ranges_unmap(&ranges, start + RANGES_PAGE, RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(6 * RANGES_PAGE, ranges_unmoved(&ranges, RANGES_LARGE, 2 * RANGES_PAGE));
+    TEST_ASSERT_EQUAL_UINT64(9 * RANGES_PAGE, ranges_unmoved(&ranges, RANGES_LARGE, 3 * RANGES_PAGE));
+    ranges_give(&ranges, blocks[2], 0);
+    ranges_give(&ranges, blocks[0], 0);
+    TEST_ASSERT_EQUAL_UINT64(6 * RANGES_PAGE, ranges_unmoved(&ranges, RANGES_LARGE, 6 * RANGES_PAGE));
+    TEST_ASSERT_EQUAL_UINT64(0, unmoved.live_bytes);
+    TEST_ASSERT_NULL(ranges_check(&unmoved));
+    ranges_destroy(&unmoved);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -298,5 +326,6 @@ int main(void)
     RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
     RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
     RUN_TEST(test_a_range_that_is_taken_has_no_pins);
+    RUN_TEST(test_unmoved_is_what_best_fit_maps_without_moves);
     return UNITY_END();
 }
