@@ -22,8 +22,8 @@
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program does not move chunks for a few megabytes */
 #define ROOM_PART   16 /* a pool that could not grow by this part of what it holds counts as near the limit */
 /* With room, moves may take this part of the time. Beyond that the pool grows, though by at most a GROW_PART
- * of what it holds, and only to what it would hold if it had never moved a chunk. (Generated programs,
- * bench_generate: a 100th costs more and a 400th holds more; docs/decisions/091.) */
+ * of what it holds, and only to what it would hold if it had never moved a chunk. (With a 400th two of five
+ * recorded programs hold 2 and 5 % more; docs/decisions/093.) */
 #define MOVE_PART 150
 #define MOVE_NS   26000                 /* map and access of one chunk (H200) */
 #define MEMORY_NS UINT64_C(10000000000) /* how long moves count at most, and how long their absence does */
