@@ -44,7 +44,7 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     pool->slack_permille = slack_permille;
     pool->dead_kept = POOL_DEAD_KEPT;
     pool->clock = clock_ns;
-    pool->moves_until = clock_ns();
+    pool->opened = pool->moves_until = clock_ns();
     pool->next_id = atomic_fetch_add(&pools_opened, 1) << ID_BITS;
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)
@@ -173,6 +173,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
 {
     lock_take(&pool->lock);
     pool_note_peak(pool);
+    pool->requested += size;
     struct range *range = NULL;
     int rc = prepare(pool);
     if (rc == 0)

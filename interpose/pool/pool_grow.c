@@ -24,10 +24,11 @@
 /* With room, moves may take this part of the time. Beyond that the pool grows, though by at most a GROW_PART
  * of what it holds, and only to what it would hold if it had never moved a chunk. (With a 400th two of five
  * recorded programs hold 2 and 5 % more; docs/decisions/093.) */
-#define MOVE_PART 150
-#define MOVE_NS   26000                 /* map and access of one chunk (H200) */
-#define MEMORY_NS UINT64_C(10000000000) /* how long moves count at most, and how long their absence does */
-#define GROW_PART 4
+#define MOVE_PART    150
+#define MOVE_NS      26000                 /* map and access of one chunk (H200) */
+#define MEMORY_NS    UINT64_C(10000000000) /* how long moves count at most, and how long their absence does */
+#define GROW_PART    4
+#define BYTES_PER_NS 259 /* requested: the median of eleven recorded programs (H200) */
 /* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
  * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
  * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an
@@ -210,10 +211,19 @@ static void note_stitch(const struct pool *pool, const struct move *move)
                                               .owner = owner_current});
 }
 
+/* Returns the time, for moves_too_often: at least what a program on a fast card needs for as many bytes, so
+ * that one that only allocates, as a replay of a trace does, has the memory that it had with its work. */
+static uint64_t time_of(const struct pool *pool)
+{
+    const uint64_t least = pool->opened + pool->requested / BYTES_PER_NS, now = pool->clock();
+
+    return now > least ? now : least;
+}
+
 /* Notes moves, for moves_too_often: each of them counts until MOVE_PART times its cost has passed. */
 static void note_moves(struct pool *pool, uint64_t moved)
 {
-    const uint64_t now = pool->clock(), oldest = now > MEMORY_NS ? now - MEMORY_NS : 0;
+    const uint64_t now = time_of(pool), oldest = now > MEMORY_NS ? now - MEMORY_NS : 0;
     const uint64_t from = pool->moves_until > oldest ? pool->moves_until : oldest;
     const uint64_t until = from + moved * MOVE_NS * MOVE_PART;
 
@@ -301,7 +311,7 @@ static bool moves_too_often(const struct pool *pool, const struct move *move)
 {
     const uint64_t more = move->plan.map_bytes;
 
-    return pool->clock() < pool->moves_until && more <= pool->vmm.physical / GROW_PART &&
+    return time_of(pool) < pool->moves_until && more <= pool->vmm.physical / GROW_PART &&
            pool->vmm.physical + more <= ranges_unmoved(&pool->ranges, move->zone, move->request);
 }
 

@@ -130,6 +130,8 @@ struct pool {
     uint64_t period_peak;      /* the same in this period only */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, joins, trims;
     uint64_t room_ns, wait_ns;
+    uint64_t opened;      /* time on the clock */
+    uint64_t requested;   /* bytes of all requests that were not met from a cache */
     uint64_t moves_until; /* time by which the moves so far are no longer too many (pool_grow.c) */
 };
 

@@ -69,7 +69,7 @@ void model_open(struct model *model, uint64_t capacity, uint64_t allowed)
     fake_start(capacity);
     CHECK(pool_open(&model->pool, FAKE_CONTEXT, 0, &budget, MODEL_SLACK) == 0);
     model->pool.clock = hours;
-    model->pool.moves_until = 0;
+    model->pool.opened = model->pool.moves_until = 0;
 }
 
 void model_close(struct model *model)
