@@ -11,28 +11,18 @@ static struct table table;
 static uint64_t reserved;
 static uint64_t cursor; /* where blocks_take_of_context continues */
 
-static unsigned space(const struct block *block)
+static const struct table_of blocks = {sizeof(struct block), true};
+
+/* Linear, managed and async blocks share one space. */
+static enum blocks_kind space_of(enum blocks_kind kind)
 {
-    return block->kind <= BLOCKS_ASYNC ? BLOCKS_LINEAR : block->kind;
+    return kind <= BLOCKS_ASYNC ? BLOCKS_LINEAR : kind;
 }
 
-static bool is_empty(const void *block)
+static struct block *find(enum blocks_kind kind, uint64_t key)
 {
-    return ((const struct block *)block)->kind == BLOCKS_NONE;
+    return table_find(&table, &blocks, &(struct block){.key = key, .space = space_of(kind)});
 }
-
-static uint64_t hash_of(const void *block)
-{
-    return table_hash(((const struct block *)block)->key ^ (uint64_t)space(block) << 56);
-}
-
-static bool is_same(const void *block, const void *other)
-{
-    return ((const struct block *)block)->key == ((const struct block *)other)->key &&
-           space(block) == space(other);
-}
-
-static const struct table_of blocks = {sizeof(struct block), is_empty, hash_of, is_same};
 
 int blocks_reserve(void)
 {
@@ -53,16 +43,19 @@ void blocks_cancel(void)
 
 void blocks_add(const struct block *block)
 {
+    struct block added = *block;
+
+    added.space = space_of(block->kind);
     pthread_mutex_lock(&lock);
     reserved--;
-    table_put(&table, &blocks, block);
+    table_put(&table, &blocks, &added);
     pthread_mutex_unlock(&lock);
 }
 
 bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
 {
     pthread_mutex_lock(&lock);
-    struct block *found = table_find(&table, &blocks, &(struct block){.key = key, .kind = kind});
+    struct block *found = find(kind, key);
     if (found) {
         *out = *found;
         table_erase(&table, &blocks, found);
@@ -75,7 +68,7 @@ bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
 bool blocks_hold(uint64_t handle)
 {
     pthread_mutex_lock(&lock);
-    struct block *found = table_find(&table, &blocks, &(struct block){.key = handle, .kind = BLOCKS_HANDLE});
+    struct block *found = find(BLOCKS_HANDLE, handle);
     if (found)
         found->holds++;
     pthread_mutex_unlock(&lock);

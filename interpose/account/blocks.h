@@ -13,8 +13,7 @@
 /* Kinds are separate name spaces, because an address and a handle can have the same value. Linear, managed
  * and async blocks share one. */
 enum blocks_kind {
-    BLOCKS_NONE, /* an empty place */
-    BLOCKS_LINEAR,
+    BLOCKS_LINEAR = 1, /* 0 is an empty place of the table */
     BLOCKS_MANAGED,
     BLOCKS_ASYNC,
     BLOCKS_HANDLE,
@@ -23,11 +22,12 @@ enum blocks_kind {
 };
 
 struct block {
-    uint64_t key; /* address or handle */
+    uint64_t key;           /* address or handle */
+    enum blocks_kind space; /* the table's own: the kind whose name space it is in */
+    enum blocks_kind kind;
     uint64_t bytes;
     void *context; /* the block ends with it; NULL: it outlives contexts */
     int device;
-    enum blocks_kind kind;
     unsigned holds; /* BLOCKS_HANDLE: releases that do not end it (cuMemRetainAllocationHandle) */
 };
 

@@ -1,9 +1,9 @@
 /* table: a hash table of structures, with linear probing and backward-shift deletion: without tombstones it
  * does not degrade in a long-lived program. It is at most half full. Memory comes from pages.h.
  *
- * A constant struct table_of says what its entries are. The functions are inline, so that the compiler makes
- * of each use what would be written by hand. Pointers to entries are valid until the next put or erase. Owns
- * no lock: the user of a table has one.
+ * An entry begins with its key: a uint64_t, and where numbers of several name spaces meet, a uint32_t that
+ * names the space. The functions are inline, so that the compiler makes of each use what would be written by
+ * hand. Pointers to entries are valid until the next put or erase. Owns no lock: the user of a table has one.
  */
 #ifndef GPUCAP_TABLE_H
 #define GPUCAP_TABLE_H
@@ -18,9 +18,7 @@
 
 struct table_of {
     uint64_t size; /* of an entry; one of zeros is an empty place */
-    bool (*is_empty)(const void *entry);
-    uint64_t (*hash)(const void *entry);                   /* table_hash of its key */
-    bool (*is_same)(const void *entry, const void *other); /* have the same key */
+    bool spaces;   /* the key has a space, which is not 0; else its number is not 0 */
 };
 
 struct table {
@@ -39,6 +37,34 @@ TABLE_INLINE uint64_t table_hash(uint64_t key)
     return h >> 32;
 }
 
+struct table_key {
+    uint64_t number;
+    uint32_t space;
+};
+
+TABLE_INLINE struct table_key table_key(const struct table_of *of, const void *entry)
+{
+    struct table_key key = {0};
+
+    memcpy(&key, entry, sizeof(key.number) + (of->spaces ? sizeof(key.space) : 0));
+    return key;
+}
+
+TABLE_INLINE bool table_is_empty(const struct table_of *of, const void *entry)
+{
+    const struct table_key key = table_key(of, entry);
+
+    return of->spaces ? !key.space : !key.number;
+}
+
+/* Returns the number of the place in which an entry is looked for first. */
+TABLE_INLINE uint64_t table_home(const struct table_of *of, const void *entry)
+{
+    const struct table_key key = table_key(of, entry);
+
+    return table_hash(key.number ^ (uint64_t)key.space << 56);
+}
+
 /* Returns the place with this number, modulo the capacity, which is not 0. */
 TABLE_INLINE void *table_at(const struct table *table, const struct table_of *of, uint64_t number)
 {
@@ -51,7 +77,7 @@ TABLE_INLINE void *table_next(const struct table *table, const struct table_of *
     while (*at < table->capacity) {
         void *place = table_at(table, of, (*at)++);
 
-        if (!of->is_empty(place))
+        if (!table_is_empty(of, place))
             return place;
     }
     return NULL;
@@ -62,12 +88,14 @@ TABLE_INLINE void *table_find(const struct table *table, const struct table_of *
 {
     if (!table->places)
         return NULL;
-    for (uint64_t i = of->hash(wanted);; i++) {
+    const struct table_key key = table_key(of, wanted);
+    for (uint64_t i = table_home(of, wanted);; i++) {
         void *place = table_at(table, of, i);
+        const struct table_key other = table_key(of, place);
 
-        if (of->is_empty(place))
+        if (table_is_empty(of, place))
             return NULL;
-        if (of->is_same(place, wanted))
+        if (other.number == key.number && other.space == key.space)
             return place;
     }
 }
@@ -75,9 +103,9 @@ TABLE_INLINE void *table_find(const struct table *table, const struct table_of *
 /* Enters a copy of an entry whose key is not in the table and for which there is room. */
 TABLE_INLINE void table_put(struct table *table, const struct table_of *of, const void *entry)
 {
-    uint64_t i = of->hash(entry);
+    uint64_t i = table_home(of, entry);
 
-    while (!of->is_empty(table_at(table, of, i)))
+    while (!table_is_empty(of, table_at(table, of, i)))
         i++;
     memcpy(table_at(table, of, i), entry, of->size);
     table->count++;
@@ -111,8 +139,8 @@ TABLE_INLINE void table_erase(struct table *table, const struct table_of *of, vo
     const uint64_t mask = table->capacity - 1;
     uint64_t hole = (uint64_t)((char *)place - table->places) / of->size;
 
-    for (uint64_t i = hole + 1; !of->is_empty(table_at(table, of, i)); i++) {
-        const uint64_t home = of->hash(table_at(table, of, i));
+    for (uint64_t i = hole + 1; !table_is_empty(of, table_at(table, of, i)); i++) {
+        const uint64_t home = table_home(of, table_at(table, of, i));
 
         if (((i - home) & mask) >= ((i - hole) & mask)) {
             memcpy(table_at(table, of, hole), table_at(table, of, i), of->size);

@@ -3,22 +3,7 @@
 
 #define NEAR 64 /* units searched in the table before a walk along the neighbours */
 
-static bool is_empty(const void *entry)
-{
-    return ((const struct pool_entry *)entry)->address == 0;
-}
-
-static uint64_t hash_of(const void *entry)
-{
-    return table_hash(((const struct pool_entry *)entry)->address / RANGES_UNIT);
-}
-
-static bool is_same(const void *entry, const void *other)
-{
-    return ((const struct pool_entry *)entry)->address == ((const struct pool_entry *)other)->address;
-}
-
-static const struct table_of entries = {sizeof(struct pool_entry), is_empty, hash_of, is_same};
+static const struct table_of entries = {sizeof(struct pool_entry), false};
 
 int pool_table_prepare(struct pool *pool)
 {

@@ -6,13 +6,15 @@
 #include "interpose/base/table.h"
 
 /* A number is an address, a handle or an array: separate name spaces. */
-enum { SPACE_NONE, SPACE_ADDRESS, SPACE_HANDLE, SPACE_ARRAY, SPACE_GRAPH };
+enum { SPACE_ADDRESS = 1, SPACE_HANDLE, SPACE_ARRAY, SPACE_GRAPH };
 
 struct place {
-    uint64_t number, bytes;
+    uint64_t number;
+    uint32_t space;
     uint32_t row;
-    uint32_t space; /* SPACE_NONE: empty */
+    uint64_t bytes;
 };
+static const struct table_of places = {sizeof(struct place), true};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* The table belongs to the recorder's thread; the rows are guarded by lock. */
@@ -33,27 +35,6 @@ static uint32_t space_of(unsigned kind)
         return SPACE_ADDRESS;
     }
 }
-
-static bool is_empty(const void *place)
-{
-    return ((const struct place *)place)->space == SPACE_NONE;
-}
-
-static uint64_t hash_of(const void *place)
-{
-    const struct place *p = place;
-
-    return table_hash(p->number ^ (uint64_t)p->space << 56);
-}
-
-static bool is_same(const void *place, const void *other)
-{
-    const struct place *a = place, *b = other;
-
-    return a->number == b->number && a->space == b->space;
-}
-
-static const struct table_of places = {sizeof(struct place), is_empty, hash_of, is_same};
 
 static struct place *find(const struct recording_event *event)
 {
@@ -113,7 +94,7 @@ void live_add(const struct recording_event *event)
         remove_from_row(known);
     add_to_row(row, event->bytes);
     pthread_mutex_unlock(&lock);
-    const struct place place = {event->address, event->bytes, row, space_of(event->kind)};
+    const struct place place = {event->address, space_of(event->kind), row, event->bytes};
     if (known)
         *known = place;
     else
