@@ -1,23 +1,31 @@
 /* mappings: see mappings.h. An array in the order of addresses: programs map upwards, so most additions are
- * at its end. */
+ * at its end. A table has the mapped handles. */
 #include "interpose/account/mappings.h"
 
 #include <pthread.h>
 
-#include "interpose/base/pages.h"
+#include "interpose/base/table.h"
 
 #define FIRST_CAPACITY 1024
 
 struct mapping {
-    uint64_t address, bytes, handle;
-    uint64_t kept; /* charged bytes of the released handle; 0: none */
-    int device;    /* their card */
+    uint64_t address, handle;
+};
+
+struct handle {
+    uint64_t number;
+    uint32_t space;  /* 1 */
+    int device;      /* the card of what it keeps */
+    uint64_t mapped; /* how often */
+    uint64_t kept;   /* its charged bytes, if it was released; 0: none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by lock */
 static struct mapping *all;
 static uint64_t count, capacity;
+static struct table handles;
+static const struct table_of of_handles = {sizeof(struct handle), true};
 
 /* Returns the first mapping at or behind an address. */
 static uint64_t first_from(uint64_t address)
@@ -35,42 +43,48 @@ static uint64_t first_from(uint64_t address)
     return low;
 }
 
-/* Returns the newest mapping of a handle by address, or NULL. */
-static struct mapping *of_handle(uint64_t handle)
+static struct handle *find(uint64_t number)
 {
-    for (uint64_t i = count; i > 0; i--) {
-        if (all[i - 1].handle == handle)
-            return &all[i - 1];
+    return table_find(&handles, &of_handles, &(struct handle){.number = number, .space = 1});
+}
+
+/* Takes the block that a handle keeps, as the table of blocks had it. Returns false if it keeps none. */
+static bool take_kept(struct handle *handle, struct block *block)
+{
+    if (!handle || !handle->kept)
+        return false;
+    *block = (struct block){
+        .key = handle->number, .bytes = handle->kept, .device = handle->device, .kind = BLOCKS_HANDLE};
+    handle->kept = 0;
+    return true;
+}
+
+/* Makes room for one more mapping. */
+static bool prepare(void)
+{
+    if (table_prepare(&handles, &of_handles, 1))
+        return false;
+    if (count == capacity) {
+        void *bigger = pages_grow(all, &capacity, count, count + 1, sizeof(*all), FIRST_CAPACITY);
+
+        all = bigger ? bigger : all;
     }
-    return NULL;
-}
-
-/* Returns the block that a mapping keeps, as the table of blocks had it. */
-static struct block block_of(const struct mapping *mapping)
-{
-    return (struct block){
-        .key = mapping->handle, .bytes = mapping->kept, .device = mapping->device, .kind = BLOCKS_HANDLE};
-}
-
-static bool grow(void)
-{
-    struct mapping *bigger =
-        pages_grow(all, &capacity, count, count + 1, sizeof(struct mapping), FIRST_CAPACITY);
-
-    if (bigger)
-        all = bigger;
-    return bigger != NULL;
+    return count < capacity;
 }
 
 void mappings_add(uint64_t address, uint64_t bytes, uint64_t handle)
 {
+    (void)bytes; /* an unmap names its range itself */
     pthread_mutex_lock(&lock);
-    if (count < capacity || grow()) {
+    if (prepare()) {
         const uint64_t place = first_from(address);
 
         memmove(&all[place + 1], &all[place], (count - place) * sizeof(*all));
-        all[place] = (struct mapping){.address = address, .bytes = bytes, .handle = handle};
+        all[place] = (struct mapping){address, handle};
         count++;
+        if (!find(handle))
+            table_put(&handles, &of_handles, &(struct handle){.number = handle, .space = 1});
+        find(handle)->mapped++;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -78,48 +92,35 @@ void mappings_add(uint64_t address, uint64_t bytes, uint64_t handle)
 bool mappings_keep(const struct block *block)
 {
     pthread_mutex_lock(&lock);
-    struct mapping *mapping = of_handle(block->key);
-    if (mapping) {
-        mapping->kept = block->bytes;
-        mapping->device = block->device;
+    struct handle *handle = find(block->key);
+    if (handle) {
+        handle->kept = block->bytes;
+        handle->device = block->device;
     }
     pthread_mutex_unlock(&lock);
-    return mapping != NULL;
+    return handle != NULL;
 }
 
 bool mappings_take_back(uint64_t handle, struct block *out)
 {
-    bool found = false;
-
     pthread_mutex_lock(&lock);
-    for (uint64_t i = 0; i < count && !found; i++) {
-        found = all[i].handle == handle && all[i].kept;
-        if (found) {
-            *out = block_of(&all[i]);
-            all[i].kept = 0;
-        }
-    }
+    const bool found = take_kept(find(handle), out);
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-/* Removes one mapping. Returns true if it kept a block that no other mapping of the handle can keep. */
+/* Removes one mapping. Returns true with the block that its handle kept, if that is mapped nowhere else. */
 static bool remove_one(uint64_t place, struct block *gone)
 {
-    const struct mapping removed = all[place];
+    struct handle *handle = find(all[place].handle);
 
     memmove(&all[place], &all[place + 1], (count - place - 1) * sizeof(*all));
     count--;
-    if (!removed.kept)
+    if (--handle->mapped)
         return false;
-    struct mapping *other = of_handle(removed.handle);
-    if (other) {
-        other->kept = removed.kept;
-        other->device = removed.device;
-    } else {
-        *gone = block_of(&removed);
-    }
-    return !other;
+    const bool kept = take_kept(handle, gone);
+    table_erase(&handles, &of_handles, handle);
+    return kept;
 }
 
 bool mappings_remove(uint64_t address, uint64_t bytes, struct block *gone)
@@ -141,5 +142,6 @@ void mappings_clear(void)
         munmap(all, capacity * sizeof(*all));
     all = NULL;
     count = capacity = 0;
+    table_close(&handles, &of_handles);
     pthread_mutex_unlock(&lock);
 }
