@@ -29,10 +29,7 @@ static CUresult no_driver(void)
 
 static struct driver_table absent = {
 #define HOOK(name, type) .name = (type)(void *)no_driver,
-#define CALL(name, type) .name = (type)(void *)no_driver,
 #include "interpose/driver/hooks.def"
-#undef HOOK
-#undef CALL
 };
 
 static void *base_of(const void *address)
@@ -84,10 +81,7 @@ static bool bind_to(void *handle)
     if (!handle || !real_symbol(handle, "cuInit"))
         return false;
 #define HOOK(name, type) table.name = (type)entry(handle, #name);
-#define CALL(name, type) table.name = (type)entry(handle, #name);
 #include "interpose/driver/hooks.def"
-#undef HOOK
-#undef CALL
     publish(&table);
     return true;
 }

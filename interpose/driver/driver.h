@@ -16,10 +16,7 @@
 
 struct driver_table {
 #define HOOK(symbol, type) type symbol;
-#define CALL(symbol, type) type symbol;
 #include "interpose/driver/hooks.def"
-#undef HOOK
-#undef CALL
 };
 
 extern atomic_bool driver_bound;

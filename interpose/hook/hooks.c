@@ -13,8 +13,6 @@ static const struct row {
 #define HOOK(symbol, type) {#symbol, (void *)symbol, offsetof(struct driver_table, symbol)},
 #define CALL(symbol, type)
 #include "interpose/driver/hooks.def"
-#undef HOOK
-#undef CALL
 };
 
 #define ROWS (sizeof(rows) / sizeof(*rows))

@@ -10,8 +10,6 @@
 #define HOOK(symbol, type) EXPORT extern __typeof__(*(type)0) symbol;
 #define CALL(symbol, type)
 #include "interpose/driver/hooks.def"
-#undef HOOK
-#undef CALL
 
 /* The stream that an entry point means by `stream`: for the _ptsz ones NULL is the per-thread default
  * stream. */

@@ -8,8 +8,6 @@ static const char *const hooked[] = {
 #define HOOK(symbol, type) #symbol,
 #define CALL(symbol, type)
 #include "interpose/driver/hooks.def"
-#undef HOOK
-#undef CALL
 };
 
 /* Beginnings of the names under which every driver so far hands out memory; a newer ABI of a function keeps
