@@ -254,14 +254,13 @@ static void measure(struct account *account, enum purpose purpose)
 static void wait_for_others(struct account *account)
 {
     const struct timespec until = clock_after(WAIT_FOR_OTHERS_MS * 1000000U);
-    int cancel;
 
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    lock_disable_cancel();
     atomic_fetch_add(&account->waiters, 1);
     pthread_cond_timedwait(&account->settled, &account->lock, &until);
     atomic_fetch_sub(&account->waiters, 1);
     atomic_store(&account->quick, 0); /* others have raised it meanwhile */
-    pthread_setcancelstate(cancel, NULL);
+    lock_restore_cancel();
 }
 
 /* Leases what a grant of `need` takes. Returns false if the job does not have it. */

@@ -8,13 +8,13 @@
 #include "interpose/account/measure.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/clock.h"
+#include "interpose/base/lock.h"
 #include "interpose/base/pages.h"
 #include "interpose/base/thread.h"
 #include "interpose/driver/nvml.h"
@@ -22,7 +22,8 @@
 #define LIST_SHORT 64   /* processes on one card that fit on the stack */
 #define LIST_MAX   4096 /* and in mapped memory */
 #define EARLY_MAX  1024
-#define WAIT_S     3 /* to load or start NVML: they may need a lock that another thread must release first */
+/* To load or start NVML: they may need a lock that another thread must release first. */
+#define WAIT_NS UINT64_C(3000000000)
 
 enum { IDLE, LOADING, STARTING, READY, FAILED };
 
@@ -108,15 +109,6 @@ static bool was_early(unsigned pid)
     return false;
 }
 
-static struct timespec seconds_from_now(void)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += WAIT_S;
-    return until;
-}
-
 /* Goes from one state to the next. Returns false if another thread has changed the state. */
 static bool advance(int from, int to)
 {
@@ -124,7 +116,7 @@ static bool advance(int from, int to)
     const bool moved = atomic_load(&state) == from;
     if (moved) {
         if (to == LOADING || to == STARTING)
-            patience = seconds_from_now();
+            patience = clock_after(WAIT_NS);
         atomic_store(&state, to);
         pthread_cond_broadcast(&changed);
     }
@@ -160,10 +152,10 @@ static bool is_settled(void)
     return now == READY || now == FAILED || now == IDLE;
 }
 
-/* Waits until NVML is ready or has failed, WAIT_S at most. The caller holds the lock. */
+/* Waits until NVML is ready or has failed, 3 s at most. The caller holds the lock. */
 static void wait_settled(void)
 {
-    struct timespec until = seconds_from_now();
+    struct timespec until = clock_after(WAIT_NS);
 
     if (patience.tv_sec < until.tv_sec) /* unless the clock was set back */
         until = patience;
@@ -171,25 +163,16 @@ static void wait_settled(void)
         continue;
 }
 
-/* Disables cancellation: locks of ours or of NVML would stay taken. */
-static int no_cancel(void)
-{
-    int before;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    return before;
-}
-
 /* Waits for the thread of measure_start to end, 3 s at most. */
 static void finish(void)
 {
     if (is_settled() || atomic_load(&forking))
         return;
-    int cancel = no_cancel();
+    lock_disable_cancel(); /* the lock would stay taken */
     pthread_mutex_lock(&lock);
     wait_settled();
     pthread_mutex_unlock(&lock);
-    pthread_setcancelstate(cancel, NULL);
+    lock_restore_cancel();
 }
 
 bool measure_is_over(void)
@@ -262,11 +245,10 @@ static bool make_ready(void)
 
 void measure_ready(void)
 {
-    const int cancel = no_cancel();
-
+    lock_disable_cancel();
     if (make_ready())
         atomic_store(&early_is_sure, true);
-    pthread_setcancelstate(cancel, NULL);
+    lock_restore_cancel();
 }
 
 /* Adds up what NVML lists under a number. Returns 0, -ESRCH if there is no entry, -ENODATA if one has no
@@ -356,10 +338,23 @@ static int find_own(const struct nvml_process *list, unsigned count, bool presen
     return rc;
 }
 
+/* Begins a question about a card. Returns NVML's handle of it, or NULL. Disables cancellation until
+ * end_question: locks of ours or of NVML would stay taken. */
+static nvml_device begin_question(struct measure_card *card)
+{
+    lock_disable_cancel();
+    return make_ready() ? handle_of(card) : NULL;
+}
+
+static int end_question(int rc)
+{
+    lock_restore_cancel();
+    return rc;
+}
+
 int measure_used(struct measure_card *card, uint64_t *bytes)
 {
-    const int cancel = no_cancel();
-    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    nvml_device device = begin_question(card);
     struct list list;
     int rc = -ENODATA;
 
@@ -367,14 +362,12 @@ int measure_used(struct measure_card *card, uint64_t *bytes)
         rc = find_own(list.entries, list.count, atomic_load(&card->present), bytes);
         free_list(&list);
     }
-    pthread_setcancelstate(cancel, NULL);
-    return rc;
+    return end_question(rc);
 }
 
 int measure_all(struct measure_card *card, uint64_t *bytes)
 {
-    const int cancel = no_cancel();
-    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    nvml_device device = begin_question(card);
     struct list list;
     int rc = -ENODATA;
 
@@ -389,18 +382,15 @@ int measure_all(struct measure_card *card, uint64_t *bytes)
         }
         free_list(&list);
     }
-    pthread_setcancelstate(cancel, NULL);
-    return rc;
+    return end_question(rc);
 }
 
 int measure_free(struct measure_card *card, uint64_t *bytes)
 {
-    const int cancel = no_cancel();
-    nvml_device device = make_ready() ? handle_of(card) : NULL;
+    nvml_device device = begin_question(card);
     struct nvml_memory memory;
     const int rc = device && nvml.memory(device, &memory) == NVML_OK ? 0 : -ENODATA;
 
     *bytes = rc ? 0 : memory.free;
-    pthread_setcancelstate(cancel, NULL);
-    return rc;
+    return end_question(rc);
 }

@@ -21,7 +21,7 @@ interpose_unit(interpose_account_job LEDGER MODULES account/account.c account/li
 target_sources(interpose_account_job PRIVATE ledger_support.c)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
-interpose_unit(interpose_measure MODULES account/measure.c base/thread.c)
+interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c)
 interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c)
 interpose_unit(interpose_nvml MODULES driver/nvml.c)
 interpose_unit(interpose_elfslot MODULES driver/elfslot.c driver/elfsym.c)
