@@ -25,59 +25,6 @@
 
 #define MAPS_CHUNK 4096
 
-/* One of the object's tables of relocations. */
-struct relocations {
-    const ElfW(Rela) * first;
-    size_t bytes;
-};
-
-struct dynamic {
-    const ElfW(Sym) * symbols;
-    const char *strings;
-    struct relocations data, calls;
-};
-
-static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *object)
-{
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            return (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
-    }
-    return NULL;
-}
-
-static bool read_dynamic(const struct dl_phdr_info *object, struct dynamic *t)
-{
-    *t = (struct dynamic){0};
-    for (const ElfW(Dyn) *d = dynamic_of(object); d && d->d_tag != DT_NULL; d++) {
-        const void *at = elfsym_relocated(object->dlpi_addr, d->d_un.d_ptr);
-
-        switch (d->d_tag) {
-        case DT_SYMTAB:
-            t->symbols = at;
-            break;
-        case DT_STRTAB:
-            t->strings = at;
-            break;
-        case DT_RELA:
-            t->data.first = at;
-            break;
-        case DT_RELASZ:
-            t->data.bytes = d->d_un.d_val;
-            break;
-        case DT_JMPREL:
-            t->calls.first = at;
-            break;
-        case DT_PLTRELSZ:
-            t->calls.bytes = d->d_un.d_val;
-            break;
-        default:
-            break;
-        }
-    }
-    return t->symbols && t->strings;
-}
-
 static bool is_slot(const ElfW(Rela) * relocation, const ElfW(Sym) * symbol)
 {
     const uint32_t type = ELF64_R_TYPE(relocation->r_info);
@@ -86,19 +33,28 @@ static bool is_slot(const ElfW(Rela) * relocation, const ElfW(Sym) * symbol)
            symbol->st_shndx == SHN_UNDEF;
 }
 
-static void each_of(const struct dl_phdr_info *object, const struct dynamic *t, struct relocations table,
+/* Visits the slots of one table of relocations: `table` is the tag of its address, `bytes` that of its size.
+ */
+static void each_of(const struct dl_phdr_info *object, ElfW(Sxword) table, ElfW(Sxword) bytes,
                     void (*visit)(const struct elfslot *slot, void *context), void *context)
 {
-    for (size_t i = 0; table.first && i < table.bytes / sizeof(*table.first); i++) {
-        const ElfW(Rela) *relocation = &table.first[i];
-        const ElfW(Sym) *symbol = &t->symbols[ELF64_R_SYM(relocation->r_info)];
+    const ElfW(Dyn) *dynamic = elfsym_dynamic(object);
+    const ElfW(Sym) *symbols = elfsym_table(object->dlpi_addr, dynamic, DT_SYMTAB);
+    const char *strings = elfsym_table(object->dlpi_addr, dynamic, DT_STRTAB);
+    const ElfW(Rela) *first = elfsym_table(object->dlpi_addr, dynamic, table);
 
-        if (!is_slot(relocation, symbol))
+    if (!symbols || !strings || !first)
+        return;
+    const size_t count = elfsym_value(dynamic, bytes) / sizeof(*first);
+    for (size_t i = 0; i < count; i++) {
+        const ElfW(Sym) *symbol = &symbols[ELF64_R_SYM(first[i].r_info)];
+
+        if (!is_slot(&first[i], symbol))
             continue;
-        struct elfslot slot = {.name = t->strings + symbol->st_name,
-                               .at = (void **)(object->dlpi_addr + relocation->r_offset)};
+        struct elfslot slot = {.name = strings + symbol->st_name,
+                               .at = (void **)(object->dlpi_addr + first[i].r_offset)};
         slot.value = __atomic_load_n(slot.at, __ATOMIC_ACQUIRE);
-        slot.lazy = ELF64_R_TYPE(relocation->r_info) == SLOT_CALL && elfsym_holds(object, slot.value);
+        slot.lazy = ELF64_R_TYPE(first[i].r_info) == SLOT_CALL && elfsym_holds(object, slot.value);
         visit(&slot, context);
     }
 }
@@ -106,12 +62,8 @@ static void each_of(const struct dl_phdr_info *object, const struct dynamic *t, 
 void elfslot_each(const struct dl_phdr_info *object, void (*visit)(const struct elfslot *slot, void *context),
                   void *context)
 {
-    struct dynamic t;
-
-    if (!read_dynamic(object, &t))
-        return;
-    each_of(object, &t, t.data, visit, context);
-    each_of(object, &t, t.calls, visit, context);
+    each_of(object, DT_RELA, DT_RELASZ, visit, context);
+    each_of(object, DT_JMPREL, DT_PLTRELSZ, visit, context);
 }
 
 /* ---- writing ---- */

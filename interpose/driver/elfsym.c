@@ -37,32 +37,38 @@ EARLY static bool file_name_begins(const char *path, const char *prefix)
     return !*prefix;
 }
 
-EARLY const void *elfsym_relocated(ElfW(Addr) base, ElfW(Addr) value)
+EARLY ElfW(Addr) elfsym_value(const ElfW(Dyn) * dynamic, ElfW(Sxword) tag)
 {
-    return (const void *)(value < base ? base + value : value);
+    for (const ElfW(Dyn) *d = dynamic; d && d->d_tag != DT_NULL; d++) {
+        if (d->d_tag == tag)
+            return d->d_un.d_ptr;
+    }
+    return 0;
+}
+
+EARLY const void *elfsym_table(ElfW(Addr) base, const ElfW(Dyn) * dynamic, ElfW(Sxword) tag)
+{
+    const ElfW(Addr) value = elfsym_value(dynamic, tag);
+
+    return (const void *)(value && value < base ? base + value : value);
+}
+
+const ElfW(Dyn) * elfsym_dynamic(const struct dl_phdr_info *object)
+{
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+    }
+    return NULL;
 }
 
 EARLY static bool read_tables(ElfW(Addr) base, const ElfW(Dyn) * dynamic, struct tables *t)
 {
-    *t = (struct tables){.base = base};
-    for (const ElfW(Dyn) *d = dynamic; d && d->d_tag != DT_NULL; d++) {
-        switch (d->d_tag) {
-        case DT_SYMTAB:
-            t->symbols = elfsym_relocated(base, d->d_un.d_ptr);
-            break;
-        case DT_STRTAB:
-            t->strings = elfsym_relocated(base, d->d_un.d_ptr);
-            break;
-        case DT_GNU_HASH:
-            t->gnu_hash = elfsym_relocated(base, d->d_un.d_ptr);
-            break;
-        case DT_VERSYM:
-            t->versions = elfsym_relocated(base, d->d_un.d_ptr);
-            break;
-        default:
-            break;
-        }
-    }
+    *t = (struct tables){.base = base,
+                         .symbols = elfsym_table(base, dynamic, DT_SYMTAB),
+                         .strings = elfsym_table(base, dynamic, DT_STRTAB),
+                         .gnu_hash = elfsym_table(base, dynamic, DT_GNU_HASH),
+                         .versions = elfsym_table(base, dynamic, DT_VERSYM)};
     return t->symbols && t->strings && t->gnu_hash;
 }
 
@@ -137,15 +143,9 @@ bool elfsym_holds(const struct dl_phdr_info *object, const void *pointer)
 
 void *elfsym_defined_in(const struct dl_phdr_info *object, const char *symbol)
 {
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        struct tables t;
+    struct tables t;
 
-        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC &&
-            read_tables(object->dlpi_addr,
-                        (const ElfW(Dyn) *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr), &t))
-            return find_in(&t, symbol);
-    }
-    return NULL;
+    return read_tables(object->dlpi_addr, elfsym_dynamic(object), &t) ? find_in(&t, symbol) : NULL;
 }
 
 struct question {

@@ -37,8 +37,11 @@ struct elfsym_next elfsym_after(const void *start, const void *skip, const char 
 bool elfsym_holds(const struct dl_phdr_info *object, const void *address);
 /* Returns what the object itself defines under that name, or NULL. */
 void *elfsym_defined_in(const struct dl_phdr_info *object, const char *symbol);
-/* Returns an entry of the object's dynamic section as an address: glibc has relocated most entries, but
- * leaves offsets on a few architectures. */
-const void *elfsym_relocated(ElfW(Addr) base, ElfW(Addr) value);
+/* Returns the object's dynamic section, or NULL. */
+const ElfW(Dyn) * elfsym_dynamic(const struct dl_phdr_info *object);
+/* Return an entry of a dynamic section as it is, or as an address: glibc has relocated most entries, but
+ * leaves offsets on a few architectures. 0 or NULL: there is none. */
+ElfW(Addr) elfsym_value(const ElfW(Dyn) * dynamic, ElfW(Sxword) tag);
+const void *elfsym_table(ElfW(Addr) base, const ElfW(Dyn) * dynamic, ElfW(Sxword) tag);
 
 #endif
