@@ -66,49 +66,32 @@ static void await_excluded(void)
 
 /* ---- waiting ---- */
 
-/* Makes the calling thread's capture mode relaxed and disables cancellation. Returns the mode to pass to
- * restore_mode. */
-static CUstreamCaptureMode relax_mode(void)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    lock_disable_cancel();
-    /* If the driver lacks the call, the mode stays as it is, and restore_mode changes nothing. */
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
-
-static void restore_mode(CUstreamCaptureMode mode)
-{
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
-    lock_restore_cancel();
-}
+/* Makes a driver call with the calling thread's capture mode relaxed and cancellation disabled. If the driver
+ * has no such modes, they stay as they are. */
+#define RELAXED(call)                                                                                        \
+    ({                                                                                                       \
+        CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                                          \
+        lock_disable_cancel();                                                                               \
+        driver.cuThreadExchangeStreamCaptureMode(&mode_);                                                    \
+        const CUresult relaxed_ = (call);                                                                    \
+        driver.cuThreadExchangeStreamCaptureMode(&mode_);                                                    \
+        lock_restore_cancel();                                                                               \
+        relaxed_;                                                                                            \
+    })
 
 CUresult capture_wait_event(CUevent event)
 {
-    const CUstreamCaptureMode mode = relax_mode();
-    const CUresult result = driver.cuEventSynchronize(event);
-
-    restore_mode(mode);
-    return result;
+    return RELAXED(driver.cuEventSynchronize(event));
 }
 
 CUresult capture_wait_stream(CUstream stream)
 {
-    const CUstreamCaptureMode mode = relax_mode();
-    const CUresult result = driver.cuStreamSynchronize(stream);
-
-    restore_mode(mode);
-    return result;
+    return RELAXED(driver.cuStreamSynchronize(stream));
 }
 
 CUresult capture_query_event(CUevent event)
 {
-    const CUstreamCaptureMode mode = relax_mode();
-    const CUresult result = driver.cuEventQuery(event);
-
-    restore_mode(mode);
-    return result;
+    return RELAXED(driver.cuEventQuery(event));
 }
 
 /* Allocates and frees a small block of the driver in the current context: cuMemFree waits for all work of the
@@ -177,12 +160,7 @@ static CUresult wait_relaxed(CUcontext context)
 {
     CUresult result;
 
-    if (wait_behind_event(context, &result))
-        return result;
-    const CUstreamCaptureMode mode = relax_mode();
-    result = free_probe();
-    restore_mode(mode);
-    return result;
+    return wait_behind_event(context, &result) ? result : RELAXED(free_probe());
 }
 
 static CUresult wait_as_free(CUcontext context)
