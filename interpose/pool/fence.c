@@ -113,7 +113,7 @@ static CUresult make_event(const struct fence *fence, struct fence_event *event)
 /* Begins the next epoch and returns the one that ends. Any thread may call it, without the lock. The order
  * matters: a free that still reads the old number did so before the caller asks the driver; a free that reads
  * the new number sees `used` of the new epoch. */
-static uint64_t next_epoch(struct fence *fence)
+uint64_t fence_wait_begin(struct fence *fence)
 {
     if (atomic_load(&fence->used))
         atomic_store(&fence->used, false);
@@ -128,7 +128,7 @@ static CUresult record(struct fence *fence, struct fence_event *event)
 
     if (result != CUDA_SUCCESS)
         return result;
-    const uint64_t epoch = next_epoch(fence);
+    const uint64_t epoch = fence_wait_begin(fence);
     event->mark = streams_mark();
     result = driver.cuCtxRecordEvent(fence->context, event->event);
     if (result == CUDA_SUCCESS) {
@@ -445,11 +445,6 @@ bool fence_join(struct fence *fence)
 }
 
 /* ---- waiting ---- */
-
-uint64_t fence_wait_begin(struct fence *fence)
-{
-    return next_epoch(fence);
-}
 
 void fence_wait_end(struct fence *fence, uint64_t epoch, bool success)
 {
