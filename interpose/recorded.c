@@ -15,6 +15,7 @@
 #include "interpose/account/drivers_pools.h"
 #include "interpose/account/inquiry.h"
 #include "interpose/base/process.h"
+#include "interpose/base/sums.h"
 #include "interpose/library.h"
 #include "interpose/pool/pools.h"
 #include "interpose/see/events.h"
@@ -211,23 +212,17 @@ bool recorded_owners(void (*visit)(const struct recorded_owner *row, void *argum
             in_pools[live.device % DEVICE_MAX] += live.bytes;
     }
     for (int i = 0; i < DEVICE_MAX; i++) {
-        const uint64_t held = pool_held_on(i), context = recorder_context_bytes(i);
-        const struct recorded_owner idle = {.device = i,
-                                            .owner = "gpucap",
-                                            .kind = "idle",
-                                            .tag = "",
-                                            .bytes = held > in_pools[i] ? held - in_pools[i] : 0};
-        const struct recorded_owner own = {
-            .device = i, .owner = "driver", .kind = "context", .tag = "", .bytes = context};
-        const struct recorded_owner drivers = {
-            .device = i, .owner = "driver", .kind = "idle", .tag = "", .bytes = recorder_driver_idle(i)};
+        const uint64_t held = pool_held_on(i);
+        const struct recorded_owner rows[] = {
+            {i, "gpucap", "idle", "", sums_minus(held, in_pools[i]), 0, 0},
+            {i, "driver", "idle", "", recorder_driver_idle(i), 0, 0},
+            {i, "driver", "context", "", recorder_context_bytes(i), 0, 0},
+        };
 
-        if (idle.bytes)
-            visit(&idle, argument);
-        if (drivers.bytes)
-            visit(&drivers, argument);
-        if (own.bytes)
-            visit(&own, argument);
+        for (size_t k = 0; k < sizeof(rows) / sizeof(*rows); k++) {
+            if (rows[k].bytes)
+                visit(&rows[k], argument);
+        }
     }
     return true;
 }

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "interpose/base/lock.h"
-#include "interpose/see/owner_maps.h"
 #include "interpose/see/stacks.h"
 
 #define PLACES       8192 /* words of the table; a power of two */
@@ -385,15 +384,14 @@ bool owner_is_return(uint64_t address)
     return is_return;
 }
 
-bool owner_module(size_t index, struct owner_module *module)
+bool owner_module(size_t index, struct owner_map *module)
 {
     size_t count;
 
     pthread_mutex_lock(&lock);
     const struct owner_map *maps = owner_maps_all(&count);
     if (index < count)
-        *module =
-            (struct owner_module){maps[index].start, maps[index].end, maps[index].offset, maps[index].path};
+        *module = maps[index];
     pthread_mutex_unlock(&lock);
     return index < count;
 }

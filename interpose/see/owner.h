@@ -12,6 +12,7 @@
 #define GPUCAP_OWNER_H
 
 #include "interpose/see/events.h"
+#include "interpose/see/owner_maps.h"
 
 #define OWNER_MAX  256 /* later ones count as the program */
 #define OWNER_NAME 64  /* bytes of a name, terminated */
@@ -47,13 +48,8 @@ void owner_keep_stacks(bool on);
 /* Returns true if the number is a return address in the code of a file. Remembers the answer if so. */
 bool owner_is_return(uint64_t address);
 
-/* Code that is mapped from a file, for call stacks. */
-struct owner_module {
-    uint64_t start, end, offset;
-    const char *path; /* lives as long as the process */
-};
-/* Copies number `index`. Returns false behind the last. */
-bool owner_module(size_t index, struct owner_module *module);
+/* Copies number `index` of the mappings of code, for call stacks. Returns false behind the last. */
+bool owner_module(size_t index, struct owner_map *module);
 /* Returns a number that changes when there may be new ones. */
 unsigned owner_modules_read(void);
 

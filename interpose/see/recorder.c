@@ -70,30 +70,26 @@ static void write_event(struct recording_event *event)
 
 /* ---- the driver's figure ---- */
 
-/* Returns the bytes of live blocks on a card, in our pools or elsewhere. Managed and imported memory is not
- * in the driver's figure. */
-static uint64_t live_on(int device, bool pooled, bool have_pools)
+/* Live bytes of a card by what holds them. Managed and imported memory is not in the driver's figure. */
+struct live_sums {
+    uint64_t pooled; /* in our pools, if it has any */
+    uint64_t async;  /* in the driver's stream-ordered pools */
+    uint64_t beside; /* all that is not in our pools */
+};
+
+static struct live_sums live_on(int device)
 {
+    const bool have_pools = held[device % CARDS];
+    struct live_sums sums = {0};
     struct live_row row;
-    uint64_t bytes = 0;
 
     for (size_t i = 0; live_row(i, &row); i++) {
-        if (row.device == device && row.kind != RECORDING_MANAGED && row.kind != RECORDING_IMPORT &&
-            (row.kind == RECORDING_MALLOC && have_pools) == pooled)
-            bytes += row.bytes;
+        if (row.device != device || row.kind == RECORDING_MANAGED || row.kind == RECORDING_IMPORT)
+            continue;
+        *(row.kind == RECORDING_MALLOC && have_pools ? &sums.pooled : &sums.beside) += row.bytes;
+        sums.async += row.kind == RECORDING_ASYNC ? row.bytes : 0;
     }
-    return bytes;
-}
-
-/* Returns the live bytes of the driver's stream-ordered pools. */
-static uint64_t live_async(int device)
-{
-    struct live_row row;
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; live_row(i, &row); i++)
-        bytes += row.device == device && row.kind == RECORDING_ASYNC ? row.bytes : 0;
-    return bytes;
+    return sums;
 }
 
 /* Writes what idles in the driver's stream-ordered pools, if it has changed: what they held at the last look
@@ -104,7 +100,7 @@ static uint64_t take_driver_idle(const struct recording_event *used)
     struct recording_event event = {.head.type = RECORDING_DRIVER,
                                     .device = used->device,
                                     .time_ns = used->time_ns,
-                                    .bytes = sums_minus(driver_held[card], live_async(used->device)),
+                                    .bytes = sums_minus(driver_held[card], live_on(used->device).async),
                                     .thread = used->thread};
 
     const uint64_t idle = event.bytes;
@@ -119,17 +115,17 @@ static uint64_t take_driver_idle(const struct recording_event *used)
 static void take_used(struct recording_event *used)
 {
     const uint64_t in_pools = held[used->device % CARDS], in_drivers = take_driver_idle(used);
+    const struct live_sums live = live_on(used->device);
     struct recording_event context = {
         .head.type = RECORDING_CONTEXT,
         .device = used->device,
         .time_ns = used->time_ns,
-        .bytes = sums_minus(sums_minus(used->bytes, in_pools),
-                            live_on(used->device, false, in_pools) + in_drivers),
+        .bytes = sums_minus(sums_minus(used->bytes, in_pools), live.beside + in_drivers),
         .other = used->device + 1U,
         .thread = used->thread,
     };
 
-    used->other = sums_minus(in_pools, live_on(used->device, true, in_pools));
+    used->other = sums_minus(in_pools, live.pooled);
     if (context.bytes && context.bytes != contexts[used->device % CARDS])
         write_event(&context);
     contexts[used->device % CARDS] = context.bytes;
@@ -304,7 +300,7 @@ static void add_used(int device, uint64_t bytes, uint64_t idle)
                                    .bytes = bytes};
 
     if (idle != RECORDER_UNKNOWN)
-        driver_held[device % CARDS] = idle + live_async(device);
+        driver_held[device % CARDS] = idle + live_on(device).async;
     take_used(&used);
     write_event(&used);
 }

@@ -176,7 +176,7 @@ static int name_device(struct recording_write *file, uint16_t device)
 static int name_modules(struct recording_write *file)
 {
     char text[TEXT_MAX];
-    struct owner_module module;
+    struct owner_map module;
     const unsigned now = owner_modules_read();
     int rc = 0;
 
