@@ -11,10 +11,7 @@
 #include "interpose/route.h"
 #include "interpose/see/tags.h"
 
-/* The header declares the functions weak, for programs; here they are defined. */
-#define API EXPORT
-
-API const char *gpucap_version(void)
+EXPORT const char *gpucap_version(void)
 {
     return GPUCAP_VERSION;
 }
@@ -55,7 +52,7 @@ static void gather(struct pool *pool, void *argument)
     g->stats.wait_ns += s.wait_ns;
 }
 
-API int gpucap_stats(int device, struct gpucap_stats *stats, size_t size)
+EXPORT int gpucap_stats(int device, struct gpucap_stats *stats, size_t size)
 {
     struct gathered g = {.ordinal = device, .stats = {.limit = UINT64_MAX}};
     struct device *limited = library_mode() == LIBRARY_ON ? device_get(device) : NULL;
@@ -80,7 +77,7 @@ static void look_for(struct pool *pool, void *argument)
     g->any = g->any || pool->ordinal == g->ordinal;
 }
 
-API int gpucap_trim(int device, uint64_t bytes, uint64_t *given)
+EXPORT int gpucap_trim(int device, uint64_t bytes, uint64_t *given)
 {
     struct gathered g = {.ordinal = device};
 
@@ -94,19 +91,19 @@ API int gpucap_trim(int device, uint64_t bytes, uint64_t *given)
     return 0;
 }
 
-API int gpucap_set_limit(int device, uint64_t bytes)
+EXPORT int gpucap_set_limit(int device, uint64_t bytes)
 {
     struct device *limited = library_mode() == LIBRARY_ON ? device_get(device) : NULL;
 
     return limited && bytes && route_set_limit(limited, bytes) ? 0 : -1;
 }
 
-API int gpucap_tag(const char *name)
+EXPORT int gpucap_tag(const char *name)
 {
     return tags_set(name) ? 0 : -1;
 }
 
-API int gpucap_tag_stats(const char *name, uint64_t *live, uint64_t *peak)
+EXPORT int gpucap_tag_stats(const char *name, uint64_t *live, uint64_t *peak)
 {
     return live && peak && tags_read(name, live, peak) ? 0 : -1;
 }
@@ -135,7 +132,7 @@ static void list_owner(const struct recorded_owner *row, void *argument)
     listed->count++;
 }
 
-API int gpucap_owners(int device, struct gpucap_owner *list, size_t size, size_t *count)
+EXPORT int gpucap_owners(int device, struct gpucap_owner *list, size_t size, size_t *count)
 {
     struct listed listed = {
         .device = device, .list = (char *)list, .size = size, .room = count && list ? *count : 0};
