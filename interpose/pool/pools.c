@@ -382,60 +382,57 @@ void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *
     lock_release(&registry_lock);
 }
 
+/* A sum over the pools of a card. */
 struct sum {
     CUdevice ordinal;
+    uint64_t (*of)(struct pool *pool, uint64_t missing);
     uint64_t wanted, bytes;
 };
 
-static void add_trimmed(struct pool *pool, void *argument)
+static void add(struct pool *pool, void *argument)
 {
     struct sum *sum = argument;
 
     if (pool->ordinal == sum->ordinal && sum->bytes < sum->wanted)
-        sum->bytes += pool_trim(pool, sum->wanted - sum->bytes);
+        sum->bytes += sum->of(pool, sum->wanted - sum->bytes);
+}
+
+/* Adds up what `of` returns for the pools of a card, until it is `wanted`. */
+static uint64_t sum_over(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struct pool *, uint64_t missing))
+{
+    struct sum sum = {ordinal, of, wanted, 0};
+
+    pools_each(add, &sum);
+    return sum.bytes;
 }
 
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
 {
-    struct sum sum = {.ordinal = ordinal, .wanted = bytes};
-
-    pools_each(add_trimmed, &sum);
-    return sum.bytes;
+    return sum_over(ordinal, bytes, pool_trim);
 }
 
-static void add_reclaimable(struct pool *pool, void *argument)
+static uint64_t reclaimable(struct pool *pool, uint64_t missing)
 {
-    struct sum *sum = argument;
-
-    if (pool->ordinal == sum->ordinal)
-        sum->bytes += pool_reclaimable(pool);
+    (void)missing;
+    return pool_reclaimable(pool);
 }
 
 uint64_t pools_reclaimable(CUdevice ordinal)
 {
-    struct sum sum = {.ordinal = ordinal};
-
-    pools_each(add_reclaimable, &sum);
-    return sum.bytes;
+    return sum_over(ordinal, UINT64_MAX, reclaimable);
 }
 
-static void add_not_live(struct pool *pool, void *argument)
+static uint64_t not_live(struct pool *pool, uint64_t missing)
 {
-    struct sum *sum = argument;
+    const struct pool_stats s = pool_stats(pool);
 
-    if (pool->ordinal == sum->ordinal) {
-        const struct pool_stats s = pool_stats(pool);
-
-        sum->bytes += s.physical - s.live;
-    }
+    (void)missing;
+    return s.physical - s.live;
 }
 
 uint64_t pools_idle_on(CUdevice ordinal)
 {
-    struct sum sum = {.ordinal = ordinal};
-
-    pools_each(add_not_live, &sum);
-    return sum.bytes + drivers_pools_idle_on(ordinal);
+    return sum_over(ordinal, UINT64_MAX, not_live) + drivers_pools_idle_on(ordinal);
 }
 
 static void report(struct pool *pool)
