@@ -3,7 +3,8 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "interpose/base/pages.h"
 
 static int error_of(CUresult result)
 {
@@ -74,9 +75,8 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
             return -ENOMEM;
     }
     vmm->base = base;
-    vmm->slots = mmap(NULL, table_bytes(vmm), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (vmm->slots == MAP_FAILED) {
+    vmm->slots = pages_map_sparse(table_bytes(vmm));
+    if (!vmm->slots) {
         driver.cuMemAddressFree(vmm->base, vmm->span);
         return -ENOMEM;
     }
