@@ -169,24 +169,22 @@ bool ledger_is_job_name(const char *name)
     return *name && strnlen(name, LEDGER_NAME) < LEDGER_NAME;
 }
 
+/* Word by word: other threads may be reading the record without the lock. */
+static void zero(void *record, size_t from, size_t to)
+{
+    for (size_t at = from; at < to; at += sizeof(uint32_t))
+        atomic_store_explicit((_Atomic uint32_t *)((char *)record + at), 0, memory_order_relaxed);
+}
+
 /* Writes a job record. It has no name meanwhile: a process that dies here leaves it unused. */
 static void make_job(struct ledger_job *job, const char *name, const struct ledger_limits *limits)
 {
     job->name[0] = '\0';
     atomic_thread_fence(memory_order_seq_cst);
+    zero(job, offsetof(struct ledger_job, max), sizeof(*job));
     atomic_store(&job->max, limits->max);
     atomic_store(&job->min, limits->min);
     atomic_store(&job->high, limits->high);
-    atomic_store(&job->sum, 0);
-    atomic_store(&job->given, 0);
-    atomic_store(&job->waiting, 0);
-    job->preset = 0;
-    atomic_store(&job->peak, 0);
-    atomic_store(&job->refused, 0);
-    atomic_store(&job->lent, 0);
-    atomic_store(&job->borrowed, 0);
-    atomic_store(&job->waited_ms, 0);
-    job->tickets = 0;
     strncpy(job->name + 1, name + 1, LEDGER_NAME - 1);
     atomic_thread_fence(memory_order_seq_cst);
     job->name[0] = name[0];
@@ -216,13 +214,6 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
 }
 
 /* ---- slots ---- */
-
-/* Word by word: other threads may be reading the slot without the lock. */
-static void zero(struct ledger_slot *slot, size_t from, size_t to)
-{
-    for (size_t at = from; at < to; at += sizeof(uint32_t))
-        atomic_store_explicit((_Atomic uint32_t *)((char *)slot + at), 0, memory_order_relaxed);
-}
 
 /* Clears a slot except `wanted`: a new owner continues the previous owner's count. */
 static void wipe(struct ledger_slot *slot)

@@ -206,16 +206,21 @@ static int judge(int fd, const char *uuid, char why[LEDGER_WHY])
                              "the ledger of %.48s is of another version, and no program uses it", uuid);
 }
 
-static int open_checked(const char *folder, const char *uuid, bool make, char why[LEDGER_WHY])
+static int open_in(const char *folder, const char *uuid, bool make, char why[LEDGER_WHY])
 {
     const int around = open_folder(folder, make, why);
     if (around < 0)
         return around;
     const int fd = open_file(around, uuid, make, why);
     close(around);
-    if (fd < 0)
-        return fd;
-    if (is_whole(fd, uuid)) /* the head is written last */
+    return fd;
+}
+
+static int open_checked(const char *folder, const char *uuid, bool make, char why[LEDGER_WHY])
+{
+    const int fd = open_in(folder, uuid, make, why);
+
+    if (fd < 0 || is_whole(fd, uuid)) /* the head is written last */
         return fd;
     int rc = lock_setup(fd, F_WRLCK);
     if (rc == -ETIMEDOUT)
@@ -270,11 +275,7 @@ void ledger_mend(struct ledger *ledger)
 
     if (ledger_is_open(ledger))
         return;
-    const int around = open_folder(ledger->folder, false, why);
-    if (around < 0)
-        return;
-    const int fd = open_file(around, ledger->uuid, false, why);
-    close(around);
+    const int fd = open_in(ledger->folder, ledger->uuid, false, why);
     if (fd < 0)
         return;
     if (ledger_is_file(ledger, fd))
