@@ -14,15 +14,9 @@
 
 /* ---- asking ---- */
 
-/* Returns true if the slot names another process of our job. It may have died since the last recount. */
-static bool is_listed(const struct ledger *ledger, int slot)
-{
-    return ledger_is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
-}
-
 bool ledger_is_neighbour(const struct ledger *ledger, int slot)
 {
-    return is_listed(ledger, slot) && ledger_alive(ledger, slot);
+    return ledger_is_listed(ledger, slot) && ledger_alive(ledger, slot);
 }
 
 static bool has_answered(const struct ledger_slot *slot, uint32_t question)
@@ -185,7 +179,7 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
         return false;
     const uint64_t before = atomic_load(&ledger->job->given), room = ledger_room(ledger);
     const uint64_t lent_before = atomic_load(&ledger->job->lent);
-    ask_others(ledger, is_listed, bytes, &asked);
+    ask_others(ledger, ledger_is_listed, bytes, &asked);
     hear_answers(ledger, &asked, bytes < UINT64_MAX - room ? room + bytes : NOT_ENOUGH, timeout_ms);
     if (ledger_lock(ledger) == 0) { /* a neighbour may have died instead of answering */
         ledger_recount(ledger);
@@ -285,7 +279,7 @@ static int first_in_queue(const struct ledger *ledger, bool card)
         const struct ledger_slot *slot = &ledger->file->slots[i];
         const uint64_t ticket = atomic_load(card ? &slot->card_ticket : &slot->ticket);
 
-        if (ticket && ticket < lowest && (card ? ledger_is_other(ledger, i) : is_listed(ledger, i))) {
+        if (ticket && ticket < lowest && (card ? ledger_is_other(ledger, i) : ledger_is_listed(ledger, i))) {
             lowest = ticket;
             first = i;
         }
@@ -343,46 +337,11 @@ void ledger_wake(struct ledger *ledger)
 
 /* ---- waiting ---- */
 
-/* The queue of our job as seen by this process. Whether others live is not asked here: a process that dies
- * after a recount must not look as if its memory were gone for good. */
-struct queue {
-    bool first;    /* no other process has waited longer, apart from those that are passed over */
-    bool last;     /* every other one has waited longer */
-    bool all_wait; /* every other process of the job that holds memory waits as well */
-    uint64_t next; /* bytes for which the longest-waiting process waits, apart from those passed over */
-    uint64_t head; /* its ticket */
-};
-
-static struct queue look_at_queue(const struct ledger *ledger, const struct ledger_turn *turn)
-{
-    const uint64_t ticket = turn->ticket;
-    struct queue queue = {true, true, true, atomic_load(&ledger_own_slot(ledger)->waits_for), ticket};
-
-    for (int i = 0; i < ledger_slots(ledger); i++) {
-        const struct ledger_slot *slot = &ledger->file->slots[i];
-        const uint64_t theirs = atomic_load(&slot->ticket);
-
-        if (!is_listed(ledger, i))
-            continue;
-        if (theirs == 0) {
-            queue.all_wait = queue.all_wait && atomic_load(&slot->lease) == 0;
-        } else {
-            queue.first = queue.first && (theirs > ticket || theirs <= turn->passed);
-            queue.last = queue.last && theirs < ticket;
-            if (theirs < queue.head && theirs > turn->passed) {
-                queue.head = theirs;
-                queue.next = atomic_load(&slot->waits_for);
-            }
-        }
-    }
-    return queue;
-}
-
 /* Tries to end a wait. The caller holds the lock. Returns 0 if the lease was raised, -EDEADLK, -ENOMEM, or
  * -EAGAIN to wait on. */
 static int try_wait(struct ledger *ledger, uint64_t least, struct ledger_turn *turn)
 {
-    struct queue queue = look_at_queue(ledger, turn);
+    struct ledger_queue queue = ledger_look_at_queue(ledger, turn, false);
 
     if (least <= ledger->lease) /* another thread has raised it */
         return 0;
@@ -391,7 +350,7 @@ static int try_wait(struct ledger *ledger, uint64_t least, struct ledger_turn *t
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
     ledger_recount(ledger); /* a process may have died */
-    queue = look_at_queue(ledger, turn);
+    queue = ledger_look_at_queue(ledger, turn, false);
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
     ledger_watch_head(ledger, turn, queue.head, queue.next <= ledger_room(ledger));

@@ -179,39 +179,9 @@ uint64_t ledger_managed(const struct ledger *ledger)
     return sum;
 }
 
-/* The card's queue as seen by this process, after a recount. */
-struct card_queue {
-    bool first, last;
-    bool all_wait; /* every other process that holds memory waits, for this card or in the queue of its job */
-    uint64_t head, next; /* ticket of the first process, and for how many bytes it waits */
-};
-
-static struct card_queue look_at_card(const struct ledger *ledger, const struct ledger_turn *turn)
-{
-    const uint64_t ticket = turn->ticket;
-    struct card_queue queue = {true, true, true, ticket, 0};
-
-    for (int i = 0; i < ledger_slots(ledger); i++) {
-        const struct ledger_slot *slot = &ledger->file->slots[i];
-        const uint64_t theirs = atomic_load(&slot->card_ticket);
-
-        if (!ledger_is_other(ledger, i))
-            continue;
-        queue.first = queue.first && (theirs <= turn->passed || theirs > ticket);
-        if (theirs > turn->passed && theirs < queue.head) {
-            queue.head = theirs;
-            queue.next = atomic_load(&slot->card_waits_for);
-        }
-        queue.last = queue.last && theirs < ticket;
-        queue.all_wait =
-            queue.all_wait && (theirs || atomic_load(&slot->ticket) || !atomic_load(&slot->used));
-    }
-    return queue;
-}
-
 /* Looks at the queue under the lock; enters it first if `ticket` is 0. */
 static int take_turn(struct ledger *ledger, uint64_t bytes, struct ledger_turn *turn,
-                     struct card_queue *queue)
+                     struct ledger_queue *queue)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
     const int rc = ledger_lock(ledger);
@@ -224,7 +194,7 @@ static int take_turn(struct ledger *ledger, uint64_t bytes, struct ledger_turn *
     atomic_store(&slot->asked, bytes);
     atomic_store(&slot->card_ticket, turn->ticket);
     ledger_recount(ledger); /* a process may have died */
-    *queue = look_at_card(ledger, turn);
+    *queue = ledger_look_at_queue(ledger, turn, true);
     ledger_unlock(ledger);
     return 0;
 }
@@ -258,7 +228,7 @@ static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, struct led
     for (unsigned polls = 0;; polls++) {
         const uint32_t freed = atomic_load(&ledger->file->freed);
         const uint64_t now = clock_ms();
-        struct card_queue queue;
+        struct ledger_queue queue;
         int rc = take_turn(ledger, bytes, turn, &queue);
 
         if (rc || (rc = look(argument, bytes)) == -ENOMEM || (rc == 0 && queue.first))

@@ -134,6 +134,19 @@ struct ledger_turn {
  * not taken it, the process is passed over from now on. */
 void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits);
 
+/* A queue as a process that stands in it sees it, as of the last recount: whether others live is not asked,
+ * because one that dies after that must not look as if its memory were gone for good. */
+struct ledger_queue {
+    bool first;    /* no other process has waited longer, apart from those that are passed over */
+    bool last;     /* every other one has waited longer */
+    bool all_wait; /* every other process that holds memory waits as well */
+    uint64_t head; /* ticket of the longest-waiting process, apart from those passed over */
+    uint64_t next; /* bytes for which it waits */
+};
+/* Looks at the queue of our job, or with `card` at that of the card. */
+struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const struct ledger_turn *turn,
+                                         bool card);
+
 /* Returns the number of slots to look at. */
 int ledger_slots(const struct ledger *ledger);
 
@@ -181,6 +194,8 @@ uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint6
 /* Return true if the slot names a process, or another process. It may have died since the last recount. */
 bool ledger_is_member(const struct ledger *ledger, int slot);
 bool ledger_is_other(const struct ledger *ledger, int slot);
+/* The same for another process of our job. */
+bool ledger_is_listed(const struct ledger *ledger, int slot);
 /* Returns by how much the job of a slot, or its process without a job, is above its min; LEDGER_UNLIMITED
  * without one. */
 uint64_t ledger_above_min(const struct ledger *ledger, int slot);

@@ -109,6 +109,60 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
     return number == 0 || number > LEDGER_JOBS ? NULL : &ledger->file->jobs[number - 1];
 }
 
+bool ledger_is_listed(const struct ledger *ledger, int slot)
+{
+    return ledger_is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
+}
+
+/* ---- queues ---- */
+
+/* Returns true if a process that does not stand in the queue holds nothing, or waits for memory of its job.
+ */
+static bool is_no_help(const struct ledger_slot *slot, bool card)
+{
+    return card ? atomic_load(&slot->ticket) || !atomic_load(&slot->used) : !atomic_load(&slot->lease);
+}
+
+struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const struct ledger_turn *turn,
+                                         bool card)
+{
+    const struct ledger_slot *own = ledger_own_slot(ledger);
+    const uint64_t ticket = turn->ticket;
+    struct ledger_queue queue = {true, true, true, ticket,
+                                 atomic_load(card ? &own->card_waits_for : &own->waits_for)};
+
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        const struct ledger_slot *slot = &ledger->file->slots[i];
+        const uint64_t theirs = atomic_load(card ? &slot->card_ticket : &slot->ticket);
+
+        if (!(card ? ledger_is_other(ledger, i) : ledger_is_listed(ledger, i)))
+            continue;
+        if (theirs == 0) {
+            queue.all_wait = queue.all_wait && is_no_help(slot, card);
+            continue;
+        }
+        queue.first = queue.first && (theirs > ticket || theirs <= turn->passed);
+        queue.last = queue.last && theirs < ticket;
+        if (theirs < queue.head && theirs > turn->passed) {
+            queue.head = theirs;
+            queue.next = atomic_load(card ? &slot->card_waits_for : &slot->waits_for);
+        }
+    }
+    return queue;
+}
+
+void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits)
+{
+    const uint64_t now = clock_ms();
+
+    if (!fits || head == turn->ticket || head != turn->head) {
+        turn->head = fits && head != turn->ticket ? head : 0;
+        turn->since = now;
+    } else if (now >= turn->since + ledger->slow_ms) {
+        turn->passed = head;
+    }
+}
+
 /* ---- questions ---- */
 
 /* Puts a question and returns its number. The bytes are written first: the owner reads them after the number.
@@ -149,17 +203,5 @@ void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
 
         if (ledger_is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
             ledger_put(ledger, slot, above);
-    }
-}
-
-void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits)
-{
-    const uint64_t now = clock_ms();
-
-    if (!fits || head == turn->ticket || head != turn->head) {
-        turn->head = fits && head != turn->ticket ? head : 0;
-        turn->since = now;
-    } else if (now >= turn->since + ledger->slow_ms) {
-        turn->passed = head;
     }
 }
