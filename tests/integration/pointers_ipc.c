@@ -113,8 +113,8 @@ static void test_the_end_of_a_context_ends_what_it_shared(void)
 
 static void test_the_library_never_uses_a_context_that_is_being_destroyed(void)
 {
-    both("closed_while_context_ends", CARD);
-    both("closes_while_context_ends", CARD);
+    both_of("prog_closes", "closed_while_context_ends", CARD);
+    both_of("prog_closes", "closes_while_context_ends", CARD);
 }
 
 static void test_forked_children_change_nothing(void)
@@ -130,7 +130,7 @@ static void test_an_unwrapped_process_gets_the_drivers_own_error(void)
 
 static void test_a_block_closed_beside_a_capture_stays_mapped_under_work(void)
 {
-    run("prog_ipc", "closed_under_work", CARD, true);
+    run("prog_closes", "closed_under_work", CARD, true);
 }
 
 static void test_threads_open_and_close_at_once(void)

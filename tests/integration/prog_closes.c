@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define CARD_PAGE (2 * MIB)
 #define MOMENT_US 175000 /* in which another thread comes to wait, also with sanitizers */
 
 /* ---- beside a close that waits for work, which goes on when another thread has done something ---- */
@@ -117,6 +118,119 @@ static void context_ends_beside_a_close(void)
     atomic_store(&let_go, true);
     MUST(0, pthread_join(closer, NULL));
     MUST(0, pthread_join(ender, NULL));
+}
+
+/* ---- beside the end of a context, and under work that ends later ---- */
+
+#define GATE_US 700000 /* the other process acts before the gate opens, also with sanitizers */
+#define LENT    48     /* more blocks than are freed before the library looks at the work of their context */
+
+static void gate(void *unused)
+{
+    (void)unused;
+    usleep(GATE_US);
+}
+
+/* What was freed is closed elsewhere while the context that it was in is being destroyed. */
+static void closed_while_context_ends(void)
+{
+    CUdeviceptr blocks[LENT], other;
+    CUcontext context;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        for (int i = 0; i < LENT; i++)
+            blocks[i] = open_sent();
+        prog_signal();
+        prog_await();
+        usleep(GATE_US / 4);
+        for (int i = 0; i < LENT; i++)
+            MUST(0, cuIpcCloseMemHandle(blocks[i]));
+        return;
+    }
+    pid_t pid = prog_start(false);
+    MUST(0, cuMemAlloc(&other, MIB));
+    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+    for (int i = 0; i < LENT; i++) {
+        MUST(0, cuMemAlloc(&blocks[i], CARD_PAGE));
+        send_handle(blocks[i]);
+    }
+    prog_await();
+    for (int i = 0; i < LENT; i++)
+        MUST(0, cuMemFree(blocks[i]));
+    MUST(0, cuLaunchHostFunc(NULL, gate, NULL));
+    prog_signal();
+    MUST(0, cuCtxDestroy(context)); /* waits for it */
+    prog_join(pid);
+}
+
+/* A block is closed beside a capture, and its context destroyed while another context closes one. */
+static void closes_while_context_ends(void)
+{
+    CUcontext first = prog_context(0), context;
+    CUdeviceptr block, mine;
+    pthread_t thread;
+    CUstream stream;
+    CUgraph graph;
+
+    if (!prog_is_other()) {
+        pid_t pid = prog_start(false);
+        MUST(0, cuMemAlloc(&block, MIB));
+        send_handle(block);
+        send_handle(block);
+        prog_join(pid);
+        return;
+    }
+    mine = open_sent();
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+    block = open_sent();
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuIpcCloseMemHandle(block));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    MUST(0, cuLaunchHostFunc(NULL, gate, NULL));
+    MUST(0, cuCtxSetCurrent(first));
+    MUST(0, pthread_create(&thread, NULL, destroys, context));
+    usleep(GATE_US / 4);
+    MUST(0, cuIpcCloseMemHandle(mine));
+    MUST(0, pthread_join(thread, NULL));
+}
+
+/* A block is closed beside a capture while a stream has yet to fill it. Until that is done its owner, who has
+ * freed it, does not use the memory again. */
+static void closed_under_work(void)
+{
+    CUdeviceptr block, own;
+    CUstream capturing, working;
+    CUgraph graph;
+
+    prog_context(0);
+    if (!prog_is_other()) {
+        pid_t pid = prog_start(false);
+        MUST(0, cuMemAlloc(&block, CARD_PAGE));
+        send_handle(block);
+        prog_await();
+        MUST(0, cuMemFree(block));
+        usleep(GATE_US / 2);
+        MUST(0, cuMemAlloc(&own, CARD_PAGE));
+        prog_fill(own, 5, CARD_PAGE);
+        prog_join(pid);
+        MUST(0, prog_wrong(own, 5, CARD_PAGE));
+        return;
+    }
+    MUST(0, cuMemAlloc(&own, MIB));
+    MUST(0, cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&working, CU_STREAM_NON_BLOCKING));
+    block = open_sent();
+    MUST(0, cuLaunchHostFunc(working, gate, NULL));
+    MUST(0, cuMemsetD8Async(block, 9, CARD_PAGE, working));
+    MUST(0, cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, cuIpcCloseMemHandle(block));
+    MUST(0, cuStreamEndCapture(capturing, &graph));
+    MUST(0, cuGraphDestroy(graph));
+    prog_signal();
+    MUST(0, cuStreamSynchronize(working));
 }
 
 /* ---- beside captures ---- */
@@ -306,6 +420,9 @@ int main(int argc, char **argv)
         {"forks_beside_a_close", forks_beside_a_close},
         {"opens_beside_a_close", opens_beside_a_close},
         {"context_ends_beside_a_close", context_ends_beside_a_close},
+        {"closed_while_context_ends", closed_while_context_ends},
+        {"closes_while_context_ends", closes_while_context_ends},
+        {"closed_under_work", closed_under_work},
         {"captures_beside_closes", captures_beside_closes},
         {"closed_beside_a_capture", closed_beside_a_capture},
         {"closed_without_a_pool", closed_without_a_pool},

@@ -28,8 +28,8 @@ prog_room $EACH_WAY - ordered_elsewhere
 prog_room $WRAPPED GPUCAP_MAX=3G after_growth freed_elsewhere
 prog_room , - ordered_by_none pool_grows_by_chunks pool_gives_back_empty_chunks pool_joins_no_gaps within_what_is_idle kept_by_weights
 prog_ipc $EACH_WAY - share opened at_rest codes never_opened killed exporter_dies context_ends forks threads leave
-prog_ipc $WRAPPED - closed_under_work
-prog_ipc $WRAPPED - freed_while_open unwrapped closed_while_context_ends closes_while_context_ends
+prog_ipc $WRAPPED - freed_while_open unwrapped
+prog_closes $WRAPPED - closed_under_work closed_while_context_ends closes_while_context_ends
 prog_ipc $WRAPPED PROG_OTHER_MAX=750M not_charged
 prog_closes $EACH_WAY GPUCAP_DECAY=0.5 forks_beside_a_close context_ends_beside_a_close captures_beside_closes
 prog_closes $EACH_WAY GPUCAP_DECAY=0.5 closed_beside_a_capture closed_without_a_pool closed_after_a_green_context
