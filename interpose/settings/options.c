@@ -34,6 +34,12 @@ int options_find(const char *name, size_t length)
     return -1;
 }
 
+static int refuse(const char **why, const char *reason)
+{
+    *why = reason;
+    return -EINVAL;
+}
+
 static int set_max(struct options *options, const char *value, enum options_source source, const char **why)
 {
     struct rules limits;
@@ -42,10 +48,8 @@ static int set_max(struct options *options, const char *value, enum options_sour
         return -EINVAL;
     if (source == OPTIONS_ADMIN) {
         /* A user can renumber devices with CUDA_VISIBLE_DEVICES; a ceiling must not move with that. */
-        if (rules_use_ordinals(&limits)) {
-            *why = NEEDS_UUID;
-            return -EINVAL;
-        }
+        if (rules_use_ordinals(&limits))
+            return refuse(why, NEEDS_UUID);
         options->ceiling = limits;
     }
     options->max = limits;
@@ -54,11 +58,9 @@ static int set_max(struct options *options, const char *value, enum options_sour
 
 static int set_reserve(struct options *options, const char *value, const char **why)
 {
-    int rc = size_parse(value, strlen(value), &options->reserve);
+    const int rc = size_parse(value, strlen(value), &options->reserve);
 
-    if (rc)
-        *why = size_why(rc);
-    return rc ? -EINVAL : 0;
+    return rc ? refuse(why, size_why(rc)) : 0;
 }
 
 /* Returns the index of a value among the names, or -EINVAL. */
@@ -68,8 +70,7 @@ static int choose(const char *value, const char *const *names, const char **why)
         if (!strcmp(value, names[i]))
             return i;
     }
-    *why = "unknown word";
-    return -EINVAL;
+    return refuse(why, "unknown word");
 }
 
 static int set_choice(bool *out, const char *value, const char *off, const char *on, const char **why)
@@ -94,10 +95,8 @@ static int set_percent(struct size_value *out, const char *value, const char **w
 {
     struct size_value percent;
 
-    if (size_parse(value, strlen(value), &percent) || !percent.is_percent) {
-        *why = "not a percentage";
-        return -EINVAL;
-    }
+    if (size_parse(value, strlen(value), &percent) || !percent.is_percent)
+        return refuse(why, "not a percentage");
     *out = percent;
     return 0;
 }
@@ -120,10 +119,8 @@ static int set_seconds(double *out, const char *value, double off, const char **
     for (; i > whole && value[i] >= '0' && value[i] <= '9' && unit > 0.001; i++)
         seconds += (value[i] - '0') * (unit /= 10);
     const bool ends_well = whole && value[i - 1] != '.' && (!value[i] || !strcmp(value + i, "s"));
-    if (!ends_well) {
-        *why = "not a number of seconds";
-        return -EINVAL;
-    }
+    if (!ends_well)
+        return refuse(why, "not a number of seconds");
     *out = seconds;
     return 0;
 }
@@ -131,11 +128,11 @@ static int set_seconds(double *out, const char *value, double off, const char **
 static int set_rules(struct rules *out, const char *value, const char **why)
 {
     struct rules limits;
+    const int rc = rules_parse(value, &limits, why);
 
-    if (rules_parse(value, &limits, why))
-        return -EINVAL;
-    *out = limits;
-    return 0;
+    if (rc == 0)
+        *out = limits;
+    return rc;
 }
 
 static int set_group(struct options *options, const char *value, const char **why)
@@ -149,16 +146,11 @@ static int set_group(struct options *options, const char *value, const char **wh
     for (size_t i = 0; i < length; i++) {
         const char c = value[i];
 
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              strchr("._-", c))) {
-            *why = "names cannot have one of its characters";
-            return -EINVAL;
-        }
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("._-", c)))
+            return refuse(why, "names cannot have one of its characters");
     }
-    if (length == 0 || length >= sizeof(options->group)) {
-        *why = "a name has 1 to 63 characters";
-        return -EINVAL;
-    }
+    if (length == 0 || length >= sizeof(options->group))
+        return refuse(why, "a name has 1 to 63 characters");
     memcpy(options->group, value, length + 1);
     return 0;
 }
@@ -167,14 +159,10 @@ static int set_ledger(struct options *options, const char *value, const char **w
 {
     const bool is_auto = !strcmp(value, "auto");
 
-    if (!is_auto && strcmp(value, "off") != 0 && *value != '/') {
-        *why = "not the path of a folder from the root";
-        return -EINVAL;
-    }
-    if (strlen(value) >= sizeof(options->ledger)) {
-        *why = "the path is too long";
-        return -EINVAL;
-    }
+    if (!is_auto && strcmp(value, "off") != 0 && *value != '/')
+        return refuse(why, "not the path of a folder from the root");
+    if (strlen(value) >= sizeof(options->ledger))
+        return refuse(why, "the path is too long");
     strcpy(options->ledger, is_auto ? "" : value);
     return 0;
 }
@@ -184,15 +172,11 @@ static int set_record(struct options *options, const char *value, const char **w
     const bool off = !strcmp(value, "off");
 
     for (const char *percent = strchr(value, '%'); percent; percent = strchr(percent + 2, '%')) {
-        if (!percent[1] || !strchr("ph%", percent[1])) {
-            *why = "only p, h or % may follow a %";
-            return -EINVAL;
-        }
+        if (!percent[1] || !strchr("ph%", percent[1]))
+            return refuse(why, "only p, h or % may follow a %");
     }
-    if (!*value || strlen(value) >= sizeof(options->record)) {
-        *why = *value ? "the path is too long" : "the name is empty";
-        return -EINVAL;
-    }
+    if (!*value || strlen(value) >= sizeof(options->record))
+        return refuse(why, *value ? "the path is too long" : "the name is empty");
     strcpy(options->record, off ? "" : value);
     return 0;
 }
@@ -201,10 +185,8 @@ static int set_record(struct options *options, const char *value, const char **w
 static int parse_value(struct options *options, int id, const char *value, enum options_source source,
                        const char **why)
 {
-    if (strlen(value) > OPTIONS_VALUE_MAX) {
-        *why = "the value is too long";
-        return -EINVAL;
-    }
+    if (strlen(value) > OPTIONS_VALUE_MAX)
+        return refuse(why, "the value is too long");
     switch ((enum options_id)id) {
     case OPTIONS_MAX:
         return set_max(options, value, source, why);
@@ -251,8 +233,7 @@ static int parse_value(struct options *options, int id, const char *value, enum 
     case OPTIONS_COUNT:
         break;
     }
-    *why = "no such option";
-    return -EINVAL;
+    return refuse(why, "no such option");
 }
 
 static int set_value(struct options *options, int id, const char *value, enum options_source source,
@@ -346,16 +327,12 @@ static int set_from_file(struct options *options, int id, const char *value, str
 
     if (file->section == SECTION_ALL && id != OPTIONS_MAX)
         return set_value(options, id, value, file->source, why);
-    if (id != OPTIONS_MAX) {
-        *why = "a section sets only max";
-        return -EINVAL;
-    }
+    if (id != OPTIONS_MAX)
+        return refuse(why, "a section sets only max");
     if (file->section <= file->max_from && file->section != SECTION_ALL) {
-        const int rc = rules_parse(value, &unused, why);
-
-        if (rc == 0 && rules_use_ordinals(&unused))
-            *why = NEEDS_UUID;
-        return rc || rules_use_ordinals(&unused) ? -EINVAL : 0;
+        if (rules_parse(value, &unused, why))
+            return -EINVAL;
+        return rules_use_ordinals(&unused) ? refuse(why, NEEDS_UUID) : 0;
     }
     file->max_from = file->section;
     return set_value(options, id, value, file->source, why);

@@ -2,21 +2,24 @@
 #include "interpose/settings/rules.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #define ORDINAL_MAX 1023
 #define UUID_PREFIX 4 /* "GPU-" or "MIG-" */
 
+static int refuse(const char **why, const char *reason)
+{
+    *why = reason;
+    return -EINVAL;
+}
+
 static int parse_key(const char *key, size_t length, struct rules_rule *rule, const char **why)
 {
     if (length >= UUID_PREFIX &&
         (!strncasecmp(key, "GPU-", UUID_PREFIX) || !strncasecmp(key, "MIG-", UUID_PREFIX))) {
-        if (length == UUID_PREFIX || length >= RULES_UUID_TEXT) {
-            *why = "a UUID looks like GPU-09e4f000-9ce7-42ee-4029-20a51f94f29d";
-            return -EINVAL;
-        }
+        if (length == UUID_PREFIX || length >= RULES_UUID_TEXT)
+            return refuse(why, "a UUID looks like GPU-09e4f000-9ce7-42ee-4029-20a51f94f29d");
         rule->scope = RULES_UUID;
         memcpy(rule->uuid, key, length);
         rule->uuid[length] = '\0';
@@ -24,15 +27,11 @@ static int parse_key(const char *key, size_t length, struct rules_rule *rule, co
     }
     int ordinal = 0;
     for (size_t i = 0; i < length; i++) {
-        if (key[i] < '0' || key[i] > '9' || (ordinal = ordinal * 10 + (key[i] - '0')) > ORDINAL_MAX) {
-            *why = "a device is a number or a UUID";
-            return -EINVAL;
-        }
+        if (key[i] < '0' || key[i] > '9' || (ordinal = ordinal * 10 + (key[i] - '0')) > ORDINAL_MAX)
+            return refuse(why, "a device is a number or a UUID");
     }
-    if (length == 0) {
-        *why = "a device is missing before '='";
-        return -EINVAL;
-    }
+    if (length == 0)
+        return refuse(why, "a device is missing before '='");
     rule->scope = RULES_ORDINAL;
     rule->ordinal = ordinal;
     return 0;
@@ -44,14 +43,12 @@ static int parse_value(const char *text, size_t length, struct rules_rule *rule,
         rule->unlimited = true;
         return 0;
     }
-    int rc = size_parse(text, length, &rule->size);
+    const int rc = size_parse(text, length, &rule->size);
     if (rc)
-        *why = size_why(rc);
-    else if (!rule->size.is_percent && rule->size.bytes == 0)
-        *why = "a limit of zero leaves no room for CUDA; write none for no limit";
-    else
-        return 0;
-    return -EINVAL;
+        return refuse(why, size_why(rc));
+    if (!rule->size.is_percent && rule->size.bytes == 0)
+        return refuse(why, "a limit of zero leaves no room for CUDA; write none for no limit");
+    return 0;
 }
 
 static bool same_scope(const struct rules_rule *a, const struct rules_rule *b)
@@ -91,15 +88,11 @@ static int parse_rule(const char *text, size_t length, struct rules *out, const 
     if (parse_value(text, length, &rule, why))
         return -EINVAL;
     for (int i = 0; i < out->count; i++) {
-        if (same_scope(&out->rules[i], &rule)) {
-            *why = "the same device is named twice";
-            return -EINVAL;
-        }
+        if (same_scope(&out->rules[i], &rule))
+            return refuse(why, "the same device is named twice");
     }
-    if (out->count == RULES_MAX_RULES) {
-        *why = "too many devices";
-        return -EINVAL;
-    }
+    if (out->count == RULES_MAX_RULES)
+        return refuse(why, "too many devices");
     out->rules[out->count++] = rule;
     return 0;
 }
