@@ -1,8 +1,6 @@
 /* pool_split: see pool_split.h. */
 #include "interpose/pool/pool_split.h"
 
-#include <errno.h>
-
 #include "interpose/pool/pool_chunks.h"
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_grow.h"

@@ -2,7 +2,6 @@
 #include "interpose/pool/pools.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
