@@ -344,7 +344,6 @@ static void write_live(struct recording_event *event)
 int recorder_open(const struct recorder_settings *settings, char reason[RECORDING_WRITE_WHY])
 {
     char name[RECORDING_WRITE_PATH] = "";
-    struct timespec day;
     int rc = recording_write_name(settings->file, name);
 
     if (rc) {
@@ -353,12 +352,11 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
         return rc;
     }
     began = recording_write_system.now();
-    clock_gettime(CLOCK_REALTIME, &day);
     const struct recording_head head = {
         .magic = RECORDING_MAGIC,
         .version = RECORDING_VERSION,
         .head_bytes = sizeof(head),
-        .began_unix_ns = (uint64_t)day.tv_sec * 1000000000U + (uint64_t)day.tv_nsec,
+        .began_unix_ns = clock_read(CLOCK_REALTIME),
         .began_mono_ns = began,
         .pid = (uint32_t)getpid(),
         .flags = settings->stacks ? RECORDING_STACKS : 0,
