@@ -178,35 +178,26 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address)
 
 /* ---- arrays ---- */
 
-static CUresult create_2d(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
+static CUresult create_2d(CUarray *out, size_t width, size_t height, CUarray_format format, unsigned channels)
 {
-    if (!desc)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_array_create(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = desc->Width,
-                                                            .Height = desc->Height,
-                                                            .Format = desc->Format,
-                                                            .NumChannels = desc->NumChannels});
+    return sim_array_create(out,
+                            &(CUDA_ARRAY3D_DESCRIPTOR){
+                                .Width = width, .Height = height, .Format = format, .NumChannels = channels});
 }
 
 CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *desc)
 {
-    return CALL(cuArrayCreate_v2, create_2d(out, desc));
+    return CALL(cuArrayCreate_v2,
+                desc ? create_2d(out, desc->Width, desc->Height, desc->Format, desc->NumChannels)
+                     : CUDA_ERROR_INVALID_VALUE);
 }
 
 /* cuArrayCreate (v1) has 32-bit sizes. */
-static CUresult create_small(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
-{
-    if (!desc)
-        return CUDA_ERROR_INVALID_VALUE;
-    return sim_array_create(out, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = desc->Width,
-                                                            .Height = desc->Height,
-                                                            .Format = desc->Format,
-                                                            .NumChannels = desc->NumChannels});
-}
-
 CUresult cuArrayCreate(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
 {
-    return CALL(cuArrayCreate, create_small(out, desc));
+    return CALL(cuArrayCreate,
+                desc ? create_2d(out, desc->Width, desc->Height, desc->Format, desc->NumChannels)
+                     : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
