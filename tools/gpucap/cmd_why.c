@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 
 #define GIB         (UINT64_C(1) << 30)
 #define MIB         (UINT64_C(1) << 20)
@@ -25,11 +27,7 @@ struct refusals {
 
 static uint64_t ago_ms(uint64_t at)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    const uint64_t ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-    return ns > at ? (ns - at) / 1000000U : 0;
+    return sums_minus(clock_boot_ns(), at) / 1000000U;
 }
 
 /* What counted against the limit: all of the job, or of the process if the limit is its own. */
