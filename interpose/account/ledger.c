@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/files.h"
 
 #define SPINS      200   /* tries before a thread sleeps; the lock is held for less than 1 us */
 #define NAP_MS     1     /* between two checks whether the owner is alive */
@@ -302,11 +303,8 @@ int ledger_claim(struct ledger *ledger, uint32_t state)
 static void read_command(char command[LEDGER_COMMAND])
 {
     char line[PATH_MAX + LEDGER_COMMAND];
-    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+    const ssize_t got = files_read("/proc/self/cmdline", line, sizeof(line) - 1);
 
-    if (fd >= 0)
-        close(fd);
     line[got > 0 ? got : 0] = '\0';
     const char *slash = strrchr(line, '/'), *name = slash ? slash + 1 : line; /* in the first word */
     const ssize_t length = got - (name - line) < LEDGER_COMMAND ? got - (name - line) : LEDGER_COMMAND;

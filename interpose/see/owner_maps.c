@@ -1,11 +1,9 @@
 /* owner_maps: see owner_maps.h. */
 #include "interpose/see/owner_maps.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "interpose/base/files.h"
 #include "interpose/base/pages.h"
 
 #define MAPS_MAX  16384               /* executable mappings; more are not seen */
@@ -60,33 +58,14 @@ static bool parse_line(char *line, struct owner_map *map)
     return map->path != NULL;
 }
 
-static ssize_t read_text(void)
-{
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    size_t used = 0;
-    ssize_t got = 0;
-
-    if (fd < 0)
-        return -1;
-    while (used < TEXT_MAX - 1) {
-        got = read(fd, text + used, TEXT_MAX - 1 - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        used += (size_t)got;
-    }
-    close(fd);
-    text[used] = '\0';
-    return got < 0 ? -1 : (ssize_t)used;
-}
-
 bool owner_maps_read(void)
 {
+    const ssize_t length = have_memory() ? files_read("/proc/self/maps", text, TEXT_MAX - 1) : -ENOMEM;
     size_t count = 0;
 
-    if (!have_memory() || read_text() < 0)
+    if (length < 0)
         return false;
+    text[length] = '\0';
     for (char *line = text, *next; *line && count < MAPS_MAX; line = next) {
         next = line + strcspn(line, "\n");
         if (*next)

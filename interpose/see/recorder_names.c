@@ -1,13 +1,12 @@
 /* recorder_names: see recorder_names.h. */
 #include "interpose/see/recorder_names.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "interpose/base/files.h"
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
 #include "interpose/see/recorder.h"
@@ -66,17 +65,6 @@ static int add_name(struct recording_write *file, enum recording_type type, uint
     return 0;
 }
 
-/* Reads a small file of /proc. Returns its length. */
-static size_t read_proc(const char *path, char *out, size_t size)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? 0 : read(fd, out, size);
-
-    if (fd >= 0)
-        close(fd);
-    return got > 0 ? (size_t)got : 0;
-}
-
 int recorder_names_program(struct recording_write *file, const char *job)
 {
     char text[TEXT_MAX];
@@ -87,12 +75,12 @@ int recorder_names_program(struct recording_write *file, const char *job)
     text[255] = '\0';
     used = strlen(text) + 1;
     used += (size_t)snprintf(text + used, 256, "%.200s", job) + 1;
-    const size_t length = read_proc("/proc/self/cmdline", text + used, sizeof(text) - used);
-    for (size_t i = 0; i + 1 < length; i++) {
-        if (!text[used + i])
-            text[used + i] = ' ';
+    const ssize_t length = files_read("/proc/self/cmdline", text + used, sizeof(text) - used);
+    for (ssize_t i = 0; i + 1 < length; i++) {
+        if (!text[used + (size_t)i])
+            text[used + (size_t)i] = ' ';
     }
-    return add_name(file, RECORDING_PROGRAM, 0, text, used + length);
+    return add_name(file, RECORDING_PROGRAM, 0, text, used + (length > 0 ? (size_t)length : 0));
 }
 
 static int name_owner(struct recording_write *file, uint16_t owner)
@@ -130,10 +118,10 @@ static int name_thread(struct recording_write *file, uint32_t thread)
     }
     threads_written[thread_turn++ % EVENTS_THREADS] = thread;
     snprintf(place, sizeof(place), "/proc/self/task/%" PRIu32 "/comm", thread);
-    size_t length = read_proc(place, text, sizeof(text));
-    if (length && text[length - 1] == '\n')
+    ssize_t length = files_read(place, text, sizeof(text));
+    if (length > 0 && text[length - 1] == '\n')
         length--;
-    return length ? add_name(file, RECORDING_THREAD, thread, text, length) : 0;
+    return length > 0 ? add_name(file, RECORDING_THREAD, thread, text, (size_t)length) : 0;
 }
 
 void recorder_names_forget_thread(uint32_t thread)

@@ -1,14 +1,11 @@
 /* options: see options.h. Reads files and the environment, never writes either. */
 #include "interpose/settings/options.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "interpose/base/files.h"
 #include "interpose/base/sums.h"
 #include "interpose/settings/people.h"
 
@@ -403,33 +400,6 @@ int options_parse_file(struct options *options, const char *text, const char *na
     return 0;
 }
 
-/* Reads a whole small file. Returns its length, -ENOENT, or another -errno. */
-static ssize_t read_file(const char *path, char *buffer, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat kind;
-    size_t used = 0;
-    ssize_t got = 0;
-
-    if (fd < 0)
-        return -errno;
-    /* A pipe without a writer reads as an empty file, which would mean no limit. */
-    if (fstat(fd, &kind) || S_ISFIFO(kind.st_mode)) {
-        close(fd);
-        return -EINVAL;
-    }
-    while (used < size && (got = read(fd, buffer + used, size - used)) != 0) {
-        if (got < 0 && errno != EINTR) {
-            got = -errno;
-            close(fd);
-            return got;
-        }
-        used += got > 0 ? (size_t)got : 0;
-    }
-    close(fd);
-    return used == size ? -EFBIG : (ssize_t)used;
-}
-
 static int load_file(struct options *options, const char *path, enum options_source source,
                      char error[OPTIONS_ERROR_MAX])
 {
@@ -440,7 +410,8 @@ static int load_file(struct options *options, const char *path, enum options_sou
         snprintf(error, OPTIONS_ERROR_MAX, "%s: no memory to read it", path);
         return -EINVAL;
     }
-    ssize_t length = read_file(path, text, OPTIONS_FILE_MAX);
+    ssize_t length = files_read(path, text, OPTIONS_FILE_MAX);
+    length = length == OPTIONS_FILE_MAX ? -EFBIG : length;
     if (length == -ENOENT || length == -ENOTDIR || (length == -EACCES && source == OPTIONS_USER)) {
         rc = 0;
     } else if (length < 0) {
