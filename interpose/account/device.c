@@ -251,15 +251,13 @@ static int state_of(CUdevice ordinal)
     int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
     if (state != UNSEEN)
         return state;
-    lock_disable_cancel();
-    pthread_mutex_lock(&table_lock);
+    lock_mutex_take(&table_lock);
     state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
     if (state == UNSEEN) {
         state = inspect(&devices[ordinal], ordinal);
         atomic_store_explicit(&seen[ordinal], state, memory_order_release);
     }
-    pthread_mutex_unlock(&table_lock);
-    lock_restore_cancel();
+    lock_mutex_release(&table_lock);
     return state;
 }
 
@@ -329,14 +327,12 @@ struct device *device_get(CUdevice ordinal)
 struct device *device_list(CUdevice ordinal)
 {
     if (state_of(ordinal) == UNLIMITED && atomic_load(&listed[ordinal]) == 0) {
-        lock_disable_cancel();
-        pthread_mutex_lock(&table_lock);
+        lock_mutex_take(&table_lock);
         if (atomic_load(&listed[ordinal]) == 0)
             atomic_store(&listed[ordinal], enter_unlimited(&devices[ordinal]));
         if (atomic_load(&listed[ordinal]) == 1 && ordinal >= atomic_load(&listed_end))
             atomic_store(&listed_end, ordinal + 1);
-        pthread_mutex_unlock(&table_lock);
-        lock_restore_cancel();
+        lock_mutex_release(&table_lock);
     }
     return device_listed(ordinal);
 }

@@ -72,13 +72,11 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
 
     if (__builtin_expect(found != NULL, 1))
         return found;
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     found = find(pool);
     if (!found)
         found = add(pool, ordinal);
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
     return found;
 }
 
@@ -168,11 +166,9 @@ uint64_t drivers_pools_held(CUdevice ordinal)
 
 void drivers_pools_forget(CUmemoryPool pool)
 {
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     struct drivers_pool *found = pool ? find(pool) : NULL;
     if (found)
         atomic_store(&found->pool, NULL);
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
 }

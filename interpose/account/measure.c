@@ -168,11 +168,9 @@ static void finish(void)
 {
     if (is_settled() || atomic_load(&forking))
         return;
-    lock_disable_cancel(); /* the lock would stay taken */
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     wait_settled();
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
 }
 
 bool measure_is_over(void)

@@ -78,6 +78,19 @@ static inline void lock_restore_cancel(void)
         pthread_setcancelstate(lock_cancel, NULL);
 }
 
+/* Take and release a mutex without a rank. */
+static inline void lock_mutex_take(pthread_mutex_t *mutex)
+{
+    lock_disable_cancel();
+    pthread_mutex_lock(mutex);
+}
+
+static inline void lock_mutex_release(pthread_mutex_t *mutex)
+{
+    pthread_mutex_unlock(mutex);
+    lock_restore_cancel();
+}
+
 static inline void lock_init(struct lock *lock, enum lock_rank rank)
 {
     *lock = (struct lock)LOCK_INITIALIZER(rank);
@@ -92,16 +105,14 @@ static inline void lock_destroy(struct lock *lock)
 static inline void lock_take(struct lock *lock)
 {
     lock_check_take(lock);
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock->mutex);
+    lock_mutex_take(&lock->mutex);
     lock_check_taken(lock);
 }
 
 static inline void lock_release(struct lock *lock)
 {
     lock_check_release(lock);
-    pthread_mutex_unlock(&lock->mutex);
-    lock_restore_cancel();
+    lock_mutex_release(&lock->mutex);
 }
 
 /* Waits for a condition, as pthread_cond_wait does. The thread must hold no other lock. */

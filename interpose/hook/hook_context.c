@@ -143,16 +143,14 @@ static struct primary *primary_take(CUdevice ordinal)
 {
     if (!route_active() || ordinal < 0 || ordinal >= DEVICE_MAX)
         return NULL;
-    lock_disable_cancel();
-    pthread_mutex_lock(&primaries[ordinal].lock);
+    lock_mutex_take(&primaries[ordinal].lock);
     return &primaries[ordinal];
 }
 
 static CUresult primary_drop(struct primary *primary, CUresult result)
 {
     if (primary) {
-        pthread_mutex_unlock(&primary->lock);
-        lock_restore_cancel();
+        lock_mutex_release(&primary->lock);
     }
     return result;
 }

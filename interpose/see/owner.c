@@ -297,8 +297,7 @@ static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *ca
 {
     uint16_t owner = 0;
 
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     if (searches < SEARCHES) {
         searches++;
         read_maps();
@@ -317,8 +316,7 @@ static uint16_t search(struct stack stack, uint64_t return_address, uint64_t *ca
             note_failure(return_address);
         }
     }
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
     return owner;
 }
 
@@ -364,8 +362,7 @@ bool owner_is_return(uint64_t address)
 
     if (known_owner(address) >= 0)
         return true;
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     bool is_return = false;
     if (searches < SEARCHES) {
         const struct owner_map *map = owner_maps_find(address);
@@ -379,8 +376,7 @@ bool owner_is_return(uint64_t address)
         if (is_return)
             remember(address, VALUE_OWNER | owner_of_file(map->path));
     }
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
     return is_return;
 }
 

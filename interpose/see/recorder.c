@@ -459,8 +459,7 @@ int recorder_start(const struct recorder_settings *settings)
 {
     int rc = -EALREADY;
 
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     if (!running) {
         stopping = false;
         rc = recorder_open(settings, why);
@@ -474,8 +473,7 @@ int recorder_start(const struct recorder_settings *settings)
         if (rc)
             log_error("nothing is recorded: %s", why);
     }
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
     return rc;
 }
 
@@ -499,15 +497,13 @@ bool recorder_sync(void)
 {
     const struct timespec until = clock_after(SYNC_MS * UINT64_C(1000000));
 
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     const uint64_t request = ++asked;
     events_wake();
     while (running && served < request && pthread_cond_timedwait(&changed, &lock, &until) == 0)
         continue;
     const bool done = running && served >= request;
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
     return done;
 }
 

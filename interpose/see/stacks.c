@@ -142,11 +142,9 @@ uint32_t stacks_take(struct stack stack, uint64_t return_address, uint64_t calle
     find(hash, &word);
     if (word)
         return (uint32_t)(word & ((1u << NUMBER_BITS) - 1));
-    lock_disable_cancel();
-    pthread_mutex_lock(&lock);
+    lock_mutex_take(&lock);
     const uint32_t number = add(hash, frames, found);
-    pthread_mutex_unlock(&lock);
-    lock_restore_cancel();
+    lock_mutex_release(&lock);
     return number;
 }
 
