@@ -106,14 +106,12 @@ static uint64_t spare_bytes(void)
 
 static void say(uint64_t bytes)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
     char text[SIZE_TEXT];
 
-    if (log_first(&said))
-        log_error(
-            "nudge: another process is short of memory: torch.cuda.empty_cache() was called here, and %s "
-            "came free; this is said once",
-            bytes ? size_format(bytes, text) : "nothing");
+    LOG_ERROR_ONCE(
+        "nudge: another process is short of memory: torch.cuda.empty_cache() was called here, and %s "
+        "came free; this is said once",
+        bytes ? size_format(bytes, text) : "nothing");
 }
 
 /* Runs in Python's main thread, between two instructions of the program. */

@@ -52,11 +52,8 @@ static CUresult refuse(struct device *device, enum blocks_kind kind, uint64_t by
 
 CUresult route_refuse_unknown(enum blocks_kind kind)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-
-    if (log_first(&said))
-        log_error(
-            "the driver does not say which card a request is for: refused, as its limit cannot be held");
+    LOG_ERROR_ONCE(
+        "the driver does not say which card a request is for: refused, as its limit cannot be held");
     return native_refusal(kind);
 }
 

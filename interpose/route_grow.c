@@ -313,16 +313,14 @@ void route_context_failed(CUdevice ordinal)
 /* Says once that a context does not fit: programs may try again and again. */
 static void say_context(const struct device *device, bool shares, uint64_t used)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
     const bool of_job = shares && ledger_is_over(device->ledger);
     char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
-    if (log_first(&said))
-        log_error("the CUDA context on device %d makes %s use %s, and its limit is %s: raise %s",
-                  device->ordinal, of_job ? "this process's job" : "this process",
-                  size_format(of_job ? ledger_used(device->ledger) : used, bytes),
-                  size_format(of_job ? ledger_max(device->ledger) : device->limit, limit),
-                  shares && !of_job ? "each" : "max");
+    LOG_ERROR_ONCE("the CUDA context on device %d makes %s use %s, and its limit is %s: raise %s",
+                   device->ordinal, of_job ? "this process's job" : "this process",
+                   size_format(of_job ? ledger_used(device->ledger) : used, bytes),
+                   size_format(of_job ? ledger_max(device->ledger) : device->limit, limit),
+                   shares && !of_job ? "each" : "max");
 }
 
 /* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the

@@ -20,7 +20,6 @@ static atomic_int
     listed[DEVICE_MAX];       /* of an unlimited card: 0 not tried, 1 in its ledger, -1 there is none */
 static atomic_int listed_end; /* no card with this number or above is in its ledger without a limit */
 static const struct options *rules;
-static atomic_flag said_blind = ATOMIC_FLAG_INIT;
 
 void device_setup(const struct options *options)
 {
@@ -44,12 +43,12 @@ static int measure_device(void *context, uint64_t *bytes)
 
     if (rc == 0)
         events_note_bytes(RECORDING_USED, device->ordinal, *bytes, 0);
-    if (rc && atomic_load(&device->context_bytes) && !measure_is_over() && log_first(&said_blind)) {
+    if (rc && atomic_load(&device->context_bytes) && !measure_is_over()) {
         char text[SIZE_TEXT];
 
-        log_error("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
-                  rc == -ESRCH ? "the process is not in its list" : "it is missing or has no figure",
-                  size_format(ACCOUNT_CONTEXT_GUESS, text));
+        LOG_ERROR_ONCE("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
+                       rc == -ESRCH ? "the process is not in its list" : "it is missing or has no figure",
+                       size_format(ACCOUNT_CONTEXT_GUESS, text));
     }
     return rc;
 }

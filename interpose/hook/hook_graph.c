@@ -96,10 +96,7 @@ static void walk(struct found *found, CUgraph graph)
 
 static void not_counted(void)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-
-    if (log_first(&said))
-        log_error("no memory to write down what a graph allocates; it is not counted");
+    LOG_ERROR_ONCE("no memory to write down what a graph allocates; it is not counted");
 }
 
 /* Writes the graph's footprint on each card, and returns the number of cards. *stack: the largest stack per

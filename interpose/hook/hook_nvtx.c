@@ -28,11 +28,10 @@ static atomic_uint registered_count;
 
 static uint16_t tag_of(const char *text)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
     const uint16_t tag = text ? tags_of_range(text) : 0;
 
-    if (!tag && text && *text && log_first(&said))
-        log_error(
+    if (!tag && text && *text)
+        LOG_ERROR_ONCE(
             "there are more than %d names of NVTX ranges: the range \"%.31s\" and later ones are no tags",
             TAGS_RANGES, text);
     return tag;

@@ -185,12 +185,11 @@ static void past_us(const char *object)
 
 static void cannot_bind(const char *object, const char *why)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-
-    if (library_mode() == LIBRARY_ON && library_limited && log_first(&said))
-        log_error("%s %s and cannot be bound to gpucap: it can exceed the limit; what it takes is counted "
-                  "against later requests",
-                  object, why);
+    if (library_mode() == LIBRARY_ON && library_limited)
+        LOG_ERROR_ONCE(
+            "%s %s and cannot be bound to gpucap: it can exceed the limit; what it takes is counted "
+            "against later requests",
+            object, why);
     past_us(object);
 }
 

@@ -34,11 +34,8 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
  * closed, so that they never belong to two blocks. */
 static void note_damage(struct pool *pool)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-
     atomic_fetch_add(&pool->small.wrong, 1);
-    if (log_first(&said))
-        log_error("the heap of small blocks is damaged; what it got wrong is not used again");
+    LOG_ERROR_ONCE("the heap of small blocks is damaged; what it got wrong is not used again");
 }
 
 static uint64_t rounded(const struct mark *unit)

@@ -28,6 +28,14 @@ void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * nothing between vfork and exec. */
 void log_new_stderr(void);
 
+/* log_error for what is said only the first time that this place is reached. */
+#define LOG_ERROR_ONCE(...)                                                                                  \
+    do {                                                                                                     \
+        static atomic_flag said_ = ATOMIC_FLAG_INIT;                                                         \
+        if (log_first(&said_))                                                                               \
+            log_error(__VA_ARGS__);                                                                          \
+    } while (0)
+
 /* Returns true for the first caller with each flag. */
 static inline bool log_first(atomic_flag *said)
 {
