@@ -249,6 +249,42 @@ static void lends_to_a_graph(void)
     prog_join(pid);
 }
 
+/* On two cards of 1 GiB: the other process has idle memory on both, and each time gives back that of the card
+ * that is short. */
+static void lends_on_one_card(void)
+{
+    const CUcontext contexts[] = {prog_context(0), prog_context(1)};
+    const bool other = prog_is_other();
+    const pid_t pid = other ? 0 : prog_start(false);
+    unsigned long long (*used)(int) = NULL; /* simgpu_used() */
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    struct memory block;
+
+    if (library)
+        *(void **)&used = dlsym(library, "simgpu_used");
+    for (int card = 0; other && card < 2; card++) {
+        MUST(0, cuCtxSetCurrent(contexts[card]));
+        MUST(0, take(&block, LINEAR, HALF));
+        give(&block);
+    }
+    for (int card = 0; card < 2; card++) {
+        const unsigned long long before = other && used ? used(1 - card) : 0;
+
+        if (other) {
+            prog_signal();
+            prog_await();
+            MUST(before, used ? used(1 - card) : 0);
+            continue;
+        }
+        prog_await();
+        MUST(0, cuCtxSetCurrent(contexts[card]));
+        MUST(0, take(&block, LINEAR, 320 * MIB));
+        prog_signal();
+    }
+    if (!other)
+        prog_join(pid);
+}
+
 /* The other process's idle memory would not be enough: this one holds too much itself. */
 static void vain(void)
 {
@@ -669,6 +705,7 @@ int main(int argc, char **argv)
         {"vain", vain},
         {"alone", alone},
         {"lends_to_a_graph", lends_to_a_graph},
+        {"lends_on_one_card", lends_on_one_card},
         {"guaranteed", guaranteed},
         {"gives_early", gives_early},
         {"guaranteed_from_unlimited", guaranteed_from_unlimited},

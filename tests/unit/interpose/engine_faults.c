@@ -243,12 +243,22 @@ static void three_rounds(void)
     }
 }
 
+/* Other threads use the pool while one waits. */
+static void lock_is_free(void)
+{
+    CHECK(pthread_mutex_trylock(&model.pool.lock.mutex) == 0);
+    pthread_mutex_unlock(&model.pool.lock.mutex);
+}
+
 static void behind_work(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     fence_forbid_joins();
+    fake_on_synchronize = lock_is_free;
     three_rounds();
-    CHECK(pool_stats(&model.pool).waits >= 3 && fake_count(FAKE_WAIT) == 0);
+    fake_on_synchronize = NULL;
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.waits >= 3 && s.wait_ns && s.wait_ns <= s.room_ns && fake_count(FAKE_WAIT) == 0);
     model_close(&model);
 }
 

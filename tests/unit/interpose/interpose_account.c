@@ -589,11 +589,13 @@ static void test_nothing_is_promised_while_the_driver_is_asked(void)
 {
     account_init(&account, LIMIT, RESERVE, ask_beside_a_request, &account);
     account.look_again = note_look;
-    looks = 0;
     promised_meanwhile = false;
-    account_view(&account);
-    TEST_ASSERT_FALSE(promised_meanwhile);
-    TEST_ASSERT_EQUAL_INT(2, looks);                   /* at the pools, before and after */
+    for (int i = 0; i < 2; i++) { /* before the first answer no promise is made anyway */
+        looks = 0;
+        account_view(&account);
+        TEST_ASSERT_FALSE(promised_meanwhile);
+        TEST_ASSERT_EQUAL_INT(2, looks); /* at the pools, before and after */
+    }
     TEST_ASSERT_TRUE(account_promise(&account, PAGE)); /* and then again */
     account_forget_promise(&account, PAGE);
 }

@@ -503,6 +503,32 @@ static void test_totals_of_a_job_outlive_its_processes(void)
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(20, totals.waited_ms);
 }
 
+/* What is used is published before the lease of a process that has shrunk is: the sum may be of two moments.
+ */
+static void test_peak_of_a_job_is_never_above_its_leases(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct ledger_totals totals;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
+    ledger_publish_used(ledger, 400);
+    TEST_ASSERT_TRUE(ledger_read_job(ledger, JOB, &totals));
+    TEST_ASSERT_EQUAL_UINT64(300, totals.peak);
+}
+
+/* A process that waits for room sleeps until then. */
+static void test_a_new_limit_wakes_those_that_wait(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    const uint32_t freed = atomic_load(&ledger->file->freed);
+    const uint32_t questions = atomic_load(&ledger->file->slots[ledger->slot].wanted);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(ledger, JOB, 2000));
+    TEST_ASSERT_NOT_EQUAL_UINT32(freed, atomic_load(&ledger->file->freed));
+    TEST_ASSERT_EQUAL_UINT32_MESSAGE(questions + 1, atomic_load(&ledger->file->slots[ledger->slot].wanted),
+                                     "the job's processes are told");
+}
+
 /* The driver or its settings may change before the next process. */
 static void test_size_of_a_context_is_known_while_any_process_lives(void)
 {
@@ -602,6 +628,8 @@ int main(void)
     RUN_TEST(test_owner_that_does_not_go_on_is_not_waited_for_for_ever);
     RUN_TEST(test_readers_see_what_a_process_publishes);
     RUN_TEST(test_totals_of_a_job_outlive_its_processes);
+    RUN_TEST(test_peak_of_a_job_is_never_above_its_leases);
+    RUN_TEST(test_a_new_limit_wakes_those_that_wait);
     RUN_TEST(test_size_of_a_context_is_known_while_any_process_lives);
     RUN_TEST(test_slots_that_are_none_read_as_nothing);
     RUN_TEST(test_control_characters_do_not_reach_a_terminal);

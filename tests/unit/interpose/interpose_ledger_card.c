@@ -107,6 +107,20 @@ static void test_a_min_counts_up_to_max(void)
     TEST_ASSERT_EQUAL_UINT64(500, ledger_kept(other));
 }
 
+/* A tool has a slot only to take the lock. It has no memory and answers no question. */
+static void test_a_tool_is_not_asked_and_counts_for_nothing(void)
+{
+    struct ledger *one = join("one", with_min(0), 100), *tool = test_open();
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "later", LEDGER_MAX, 5));
+    struct ledger_slot *slot = &tool->file->slots[tool->slot];
+    atomic_store(&slot->used, 50); /* as if it had been a process before */
+    TEST_ASSERT_EQUAL_UINT64(100, ledger_managed(one));
+    const uint32_t questions = atomic_load(&slot->wanted);
+    TEST_ASSERT_FALSE(ledger_ask_card(one, 10, 1, 0));
+    TEST_ASSERT_EQUAL_UINT32(questions, atomic_load(&slot->wanted));
+}
+
 static void test_two_that_ask_at_once_do_not_touch_a_min_together(void)
 {
     struct ledger *one = join("one", with_min(0), 0), *two = join("two", with_min(0), 0);
@@ -387,6 +401,7 @@ int main(void)
     RUN_TEST(test_processes_of_the_owners_job_use_its_min_together);
     RUN_TEST(test_a_process_without_a_job_has_a_min_of_its_own);
     RUN_TEST(test_a_min_counts_up_to_max);
+    RUN_TEST(test_a_tool_is_not_asked_and_counts_for_nothing);
     RUN_TEST(test_two_that_ask_at_once_do_not_touch_a_min_together);
     RUN_TEST(test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_claim);
     RUN_TEST(test_a_min_can_be_set_and_taken_back);

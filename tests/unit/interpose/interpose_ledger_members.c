@@ -146,6 +146,26 @@ static void test_file_that_gets_the_number_of_our_descriptor_is_left_alone(void)
     TEST_ASSERT_EQUAL_UINT64(300, test_sum(ledger));
 }
 
+/* The file was removed, and another process has made a new one. No slot is locked in that one: all others
+ * would seem dead. */
+static void test_another_file_of_the_same_name_is_not_taken_for_ours(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    char path[2 * LEDGER_PATH];
+
+    snprintf(path, sizeof(path), "%s/" CARD ".ledger", test_folder);
+    close(ledger->fd);
+    TEST_ASSERT_EQUAL_INT(0, unlink(path));
+    struct ledger *other = test_join(JOB, 1000);
+    if (other->fd == ledger->fd) { /* the number that we had */
+        other->fd = fcntl(other->fd, F_DUPFD_CLOEXEC, other->fd + 1);
+        close(ledger->fd);
+    }
+    ledger_mend(ledger);
+    TEST_ASSERT_FALSE(ledger_is_open(ledger));
+    TEST_ASSERT_FALSE(ledger_is_file(other, ledger->fd));
+}
+
 static void test_close_leaves_the_programs_file_open(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -281,6 +301,7 @@ int main(void)
     RUN_TEST(test_closing_gives_everything_back);
     RUN_TEST(test_process_that_closes_all_descriptors_keeps_its_lease);
     RUN_TEST(test_file_that_gets_the_number_of_our_descriptor_is_left_alone);
+    RUN_TEST(test_another_file_of_the_same_name_is_not_taken_for_ours);
     RUN_TEST(test_close_leaves_the_programs_file_open);
     RUN_TEST(test_join_refuses_if_the_program_has_closed_the_file);
     RUN_TEST(test_descriptor_is_out_of_the_way_and_not_inherited);

@@ -269,6 +269,7 @@ static void *note_kept(void *unused)
 
 static void test_only_a_release_of_the_same_thread_is_undone_and_only_once(void)
 {
+    struct live_row row;
     pthread_t thread;
 
     begin();
@@ -277,6 +278,8 @@ static void test_only_a_release_of_the_same_thread_is_undone_and_only_once(void)
     pthread_create(&thread, NULL, note_kept, NULL);
     pthread_join(thread, NULL);
     recorder_step(false);
+    TEST_ASSERT_TRUE(live_row(0, &row));
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(0, row.blocks, "another thread's release is not undone");
     note_kept(NULL);
     note_kept(NULL);
     note_alloc(0x1000, 70); /* its release was lost */
@@ -322,6 +325,40 @@ static void test_numbers_of_addresses_handles_arrays_and_graphs_are_apart(void)
         TEST_ASSERT_EQUAL_UINT16(0, gone.device);
         TEST_ASSERT_FALSE(live_take(&gone));
     }
+}
+
+static void test_a_block_that_is_known_is_counted_once(void)
+{
+    struct live_row row;
+
+    live_clear();
+    enter(RECORDING_MALLOC, 0x1000, 0);
+    enter(RECORDING_MALLOC, 0x1000, 0); /* listed at the start, and noted by the program's thread as well */
+    TEST_ASSERT_TRUE(live_row(0, &row));
+    TEST_ASSERT_EQUAL_UINT64(1, row.bytes);
+    TEST_ASSERT_EQUAL_UINT64(1, row.blocks);
+    live_clear();
+}
+
+static void test_tags_owners_and_kinds_have_sums_of_their_own(void)
+{
+    struct live_row row;
+
+    live_clear();
+    for (int i = 0; i < 4; i++) {
+        struct recording_event event = block_of(RECORDING_MALLOC, 0x1000 + (uint64_t)i, 0);
+
+        event.tag = i == 1 ? 7 : 0;
+        event.owner = i == 2 ? 7 : 0;
+        event.kind = i == 3 ? RECORDING_ASYNC : RECORDING_MALLOC;
+        live_add(&event);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        TEST_ASSERT_TRUE(live_row(i, &row));
+        TEST_ASSERT_EQUAL_UINT64(1, row.bytes);
+        TEST_ASSERT_EQUAL_INT(i == 1 ? 7 : 0, row.tag);
+    }
+    live_clear();
 }
 
 static void test_many_blocks_on_two_cards_are_all_found_again(void)
@@ -596,6 +633,45 @@ static void *note_once(void *argument)
     return NULL;
 }
 
+static void test_events_of_threads_are_in_the_order_of_time(void)
+{
+    pthread_t thread;
+    size_t at = 0;
+
+    begin();
+    note_alloc(1, 1);
+    pthread_create(&thread, NULL, note_once, (void *)(uintptr_t)2);
+    pthread_join(thread, NULL);
+    note_alloc(3, 1);
+    recorder_close();
+    struct recording_decode r = decode();
+    for (uint64_t i = 1; i <= 3; i++)
+        TEST_ASSERT_EQUAL_UINT64(i, recording_decode_next(&r, &at, RECORDING_ALLOC)->address);
+    recording_decode_free(&r);
+}
+
+static void *overfill(void *unused)
+{
+    for (uint64_t i = 1; i <= EVENTS_RING + 100; i++)
+        note_alloc(i, 1);
+    return unused;
+}
+
+static void test_what_a_thread_noted_before_it_ended_is_not_lost(void)
+{
+    pthread_t thread;
+    size_t at = 0;
+
+    begin();
+    pthread_create(&thread, NULL, overfill, NULL);
+    pthread_join(thread, NULL);
+    recorder_close();
+    struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(EVENTS_RING, recording_decode_count(&r, RECORDING_ALLOC));
+    TEST_ASSERT_EQUAL_UINT64(100, recording_decode_next(&r, &at, RECORDING_DROPPED)->bytes);
+    recording_decode_free(&r);
+}
+
 static void test_rings_of_threads_that_ended_are_used_again(void)
 {
     pthread_t thread;
@@ -678,6 +754,8 @@ int main(void)
     RUN_TEST(test_sums_follow_the_events);
     RUN_TEST(test_only_a_release_of_the_same_thread_is_undone_and_only_once);
     RUN_TEST(test_numbers_of_addresses_handles_arrays_and_graphs_are_apart);
+    RUN_TEST(test_a_block_that_is_known_is_counted_once);
+    RUN_TEST(test_tags_owners_and_kinds_have_sums_of_their_own);
     RUN_TEST(test_many_blocks_on_two_cards_are_all_found_again);
     RUN_TEST(test_a_context_has_what_no_block_and_no_pool_has);
     RUN_TEST(test_a_recording_knows_nothing_of_the_one_before);
@@ -687,6 +765,8 @@ int main(void)
     RUN_TEST(test_a_file_of_the_program_is_never_written_to);
     RUN_TEST(test_names_of_files);
     RUN_TEST(test_threads_keep_the_order_of_each_block);
+    RUN_TEST(test_events_of_threads_are_in_the_order_of_time);
+    RUN_TEST(test_what_a_thread_noted_before_it_ended_is_not_lost);
     RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
     RUN_TEST(test_start_and_stop_and_start);
     RUN_TEST(test_blocks_that_are_live_already_come_first);
