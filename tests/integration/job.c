@@ -168,9 +168,19 @@ static void test_a_full_card_is_not_waited_for_if_no_other_can_free_it(void)
     struct spawn_env *env = wrapped("on", "90s");
 
     spawn_sim(env, "1x1G;ctx=128M", NULL);
-    spawn_cap(env, "1000M");
-    spawn_env_set(env, "GPUCAP_RESERVE", "2M");
+    spawn_env_unset(env, "GPUCAP_MAX");
+    spawn_env_unset(env, "GPUCAP_GROUP");
     expect_success(env, "alone");
+}
+
+static void test_a_request_in_a_capture_waits_for_no_other_process(void)
+{
+    expect_success(wrapped("on", "90s"), "captures"); /* longer than the test may take */
+    struct spawn_env *env = wrapped("on", "90s");
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "captures");
 }
 
 /* ---- min and high ---- */
@@ -206,6 +216,19 @@ static void test_a_min_is_left_by_graphs_of_processes_without_a_limit(void)
 static void test_a_min_is_left_by_new_contexts(void)
 {
     expect_success(with_min("on"), "no_context_in_a_min");
+}
+
+static void test_a_context_beside_a_min_gets_what_others_have_idle(void)
+{
+    expect_success(with_min("on"), "context_beside_a_min");
+}
+
+static void test_a_request_beside_a_min_waits_for_room(void)
+{
+    struct spawn_env *env = with_min("on");
+
+    spawn_env_set(env, "GPUCAP_WAIT", "30s");
+    expect_success(env, "waits_beside_a_min");
 }
 
 static void test_a_refusal_names_what_is_kept_for_other_jobs(void)
@@ -531,6 +554,9 @@ int main(void)
     RUN_TEST(test_what_can_never_fit_is_not_waited_for);
     RUN_TEST(test_a_request_waits_for_what_another_job_frees_on_a_full_card);
     RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
+    RUN_TEST(test_a_request_in_a_capture_waits_for_no_other_process);
+    RUN_TEST(test_a_context_beside_a_min_gets_what_others_have_idle);
+    RUN_TEST(test_a_request_beside_a_min_waits_for_room);
     RUN_TEST(test_a_min_is_left_to_its_job);
     RUN_TEST(test_a_min_is_left_by_processes_without_a_limit);
     RUN_TEST(test_a_min_is_left_by_graphs_of_processes_without_a_limit);

@@ -24,7 +24,7 @@ static struct spawn_result run(const char *nudge, const char *wanted, const char
 {
     struct spawn_env *env = spawn_env_new();
 
-    spawn_sim(env, "1x2G;ctx=128M", NULL);
+    spawn_sim(env, "2x2G;ctx=128M", NULL); /* the program uses the second */
     spawn_wrapped(env);
     spawn_cap(env, "1G");
     spawn_env_set(env, "GPUCAP_GROUP", "both");
@@ -45,6 +45,7 @@ static void expect(const char *code, const char *blocks, struct spawn_result *r)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r->status, r->err);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(code, spawn_value(r->out, "code"), r->err);
     TEST_ASSERT_EQUAL_STRING_MESSAGE(blocks, spawn_value(r->out, "blocks"), r->err);
+    TEST_ASSERT_EQUAL_STRING("0", spawn_value(r->out, "leaked"));
 }
 
 static void test_a_nudged_cache_serves_the_other_process_and_the_log_says_so(void)
@@ -76,6 +77,14 @@ static void test_a_program_in_a_capture_is_not_nudged(void)
     spawn_result_free(&r);
 }
 
+static void test_an_error_in_torch_ends_the_nudge_and_not_the_program(void)
+{
+    struct spawn_result r = run("on", "400", "broken");
+
+    expect("2", "1", &r);
+    spawn_result_free(&r);
+}
+
 static void test_no_process_is_nudged_while_there_is_room(void)
 {
     struct spawn_result r = run("on", "100", NULL);
@@ -91,6 +100,7 @@ int main(void)
     RUN_TEST(test_a_nudged_cache_serves_the_other_process_and_the_log_says_so);
     RUN_TEST(test_without_the_option_no_process_is_nudged);
     RUN_TEST(test_a_program_in_a_capture_is_not_nudged);
+    RUN_TEST(test_an_error_in_torch_ends_the_nudge_and_not_the_program);
     RUN_TEST(test_no_process_is_nudged_while_there_is_room);
     return UNITY_END();
 }

@@ -1,9 +1,12 @@
 """Holds device memory in a cache of its own, as PyTorch does, while another process of the job asks for it.
 
-usage: nudge_torch.py HELD_MIB WANTED_MIB [capturing]     prints code=, the driver's answer to the other process
+usage: nudge_torch.py HELD_MIB WANTED_MIB [capturing|broken]
 
-There is no PyTorch here: a module `torch` stands in for it, over the driver by ctypes. With `capturing` it says that
-its stream is in a capture.
+Prints code=, the driver's answer to the other process, blocks=, what is left in the cache, and leaked=, references to
+functions of torch.cuda that were not given back.
+
+There is no PyTorch here: a module `torch` stands in for it, over the driver by ctypes, on the last card. With
+`capturing` it says that its stream is in a capture, with `broken` it cannot say whether it has started.
 """
 import ctypes
 import subprocess
@@ -22,9 +25,10 @@ def must(code):
 
 
 def start():
-    context = ctypes.c_void_p()
+    context, cards = ctypes.c_void_p(), ctypes.c_int()
     must(driver.cuInit(0))
-    must(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    must(driver.cuDeviceGetCount(ctypes.byref(cards)))
+    must(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), cards.value - 1))
     must(driver.cuCtxSetCurrent(context))
 
 
@@ -41,25 +45,32 @@ def empty_cache():
         must(driver.cuMemFree_v2(blocks.pop()))
 
 
-def stand_in(capturing):
+def stand_in(how):
+    def is_initialized():
+        if how == "broken":
+            raise RuntimeError("half imported")
+        return True
+
     torch = types.ModuleType("torch")
     torch.cuda = types.SimpleNamespace(
-        is_initialized=lambda: True, is_current_stream_capturing=lambda: capturing, empty_cache=empty_cache)
+        is_initialized=is_initialized, is_current_stream_capturing=lambda: how == "capturing", empty_cache=empty_cache)
     sys.modules["torch"] = torch
+    return is_initialized
 
 
-def main(held, wanted, capturing):
+def main(held, wanted, how=None):
     start()
     if held == 0:
         return allocate(wanted)
     must(allocate(held))
-    stand_in(capturing)
+    function = stand_in(how)
+    before = sys.getrefcount(function)
     other = subprocess.Popen([sys.executable, __file__, "0", str(wanted)])
     while other.poll() is None:
         time.sleep(0.001)
-    print(f"code={other.returncode}\nblocks={len(blocks)}")
+    print(f"code={other.returncode}\nblocks={len(blocks)}\nleaked={sys.getrefcount(function) - before}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), "capturing" in sys.argv))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

@@ -410,15 +410,48 @@ static void hopeless(void)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, BUDGET));
 }
 
-/* On a card of 1 GiB this process has too much itself: no other could free what is missing. */
+/* On a card of 1 GiB this process has too much itself: what the other one holds would not be enough. */
 static void alone(void)
 {
     struct memory block, held;
 
     prog_context(0);
+    if (prog_is_other()) {
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
     MUST(0, take(&held, LINEAR, 256 * MIB));
     for (enum kind kind = LINEAR; kind < MANAGED; kind++)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, kind, 656 * MIB));
+    prog_signal();
+    prog_join(pid);
+}
+
+/* A request in a capture does not wait: what the other frees may depend on the graph. */
+static void captures(void)
+{
+    struct memory block;
+    CUstream stream;
+    CUgraph graph;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, HALF));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, LINEAR, HALF));
+    MUST(0, cuStreamEndCapture(stream, &graph));
+    prog_signal();
+    prog_join(pid);
 }
 
 /* ---- min and high ---- */
@@ -520,7 +553,7 @@ static void graphs_leave_a_min(void)
 }
 
 /* A third process makes a context and ends; `expected` is the driver's answer. max NULL: it has no limit. */
-static void run_late(const char *expected, const char *max)
+static void run_late(const char *scenario, const char *expected, const char *max)
 {
     const pid_t pid = fork();
 
@@ -528,7 +561,7 @@ static void run_late(const char *expected, const char *max)
         setenv("LATE", expected, 1);
         if (max)
             setenv("GPUCAP_MAX", max, 1);
-        execl("/proc/self/exe", "prog_job", "no_context_in_a_min", (char *)NULL);
+        execl("/proc/self/exe", "prog_job", scenario, (char *)NULL);
         _exit(127);
     }
     prog_join(pid);
@@ -561,15 +594,66 @@ static void no_context_in_a_min(void)
     start_without_limits();
     const pid_t other = prog_start(false);
     prog_await();
-    run_late("2", NULL); /* CUDA_ERROR_OUT_OF_MEMORY */
-    run_late("2", "1G");
+    run_late("no_context_in_a_min", "2", NULL); /* CUDA_ERROR_OUT_OF_MEMORY */
+    run_late("no_context_in_a_min", "2", "1G");
     MUST(0, take(&block, LINEAR, MIN - CONTEXT));
     give(&block);
     prog_signal();
     prog_await();
-    run_late("0", NULL);
-    run_late("0", "1G");
+    run_late("no_context_in_a_min", "0", NULL);
+    run_late("no_context_in_a_min", "0", "1G");
     prog_signal();
+    prog_join(other);
+}
+
+/* The other process fills what is beside the min of the first, which is not used. A third one gets a context
+ * once the other has given back what it has idle. */
+static void context_beside_a_min(void)
+{
+    struct memory block, held;
+    CUcontext made;
+
+    if (getenv("LATE")) {
+        MUST(0, cuInit(0));
+        MUST(atoi(getenv("LATE")), cuDevicePrimaryCtxRetain(&made, 0));
+        return;
+    }
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&held, LINEAR, BESIDE - 2 * CONTEXT));
+        MUST(0, take(&block, LINEAR, CONTEXT + CONTEXT / 2));
+        give(&block);
+        prog_signal();
+        prog_await();
+        return;
+    }
+    start_without_limits();
+    const pid_t other = prog_start(false);
+    prog_await();
+    run_late("context_beside_a_min", "0", NULL);
+    prog_signal();
+    prog_join(other);
+}
+
+/* The other process has no limit. What it asks for does not fit beside the min until it has freed something
+ * itself, and then it does. */
+static void waits_beside_a_min(void)
+{
+    struct memory block, more;
+    pthread_t thread;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, BESIDE - 128 * MIB));
+        MUST(0, pthread_create(&thread, NULL, free_later, &block));
+        MUST(0, take(&more, LINEAR, 256 * MIB));
+        pthread_join(thread, NULL);
+        prog_signal();
+        return;
+    }
+    start_without_limits();
+    const pid_t other = prog_start(false);
+    prog_await();
     prog_join(other);
 }
 
@@ -704,6 +788,9 @@ int main(int argc, char **argv)
         {"hopeless", hopeless},
         {"vain", vain},
         {"alone", alone},
+        {"captures", captures},
+        {"context_beside_a_min", context_beside_a_min},
+        {"waits_beside_a_min", waits_beside_a_min},
         {"lends_to_a_graph", lends_to_a_graph},
         {"lends_on_one_card", lends_on_one_card},
         {"guaranteed", guaranteed},

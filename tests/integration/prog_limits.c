@@ -207,6 +207,11 @@ static void elsewhere(void)
     take_all(1, NULL);
     MUST(true, simgpu_used(1) > 128 * MIB + STEP);
     MUST(true, simgpu_used(0) <= 128 * MIB);
+    CUcontext current;
+    MUST(0, cuCtxPopCurrent(&current));
+    MUST(true, current == here);
+    MUST(0, cuCtxGetCurrent(&current));
+    MUST(true, current == NULL); /* as it was before */
 }
 
 static void *take_without_context(void *unused)

@@ -199,6 +199,14 @@ static void mapped_and_held(void)
     MUST(with, told_free());
     MUST(0, cuMemRelease(again));
     MUST(before, told_free());
+    MUST(0, cuMemCreate(&handle, PIECE, &on_card, 0));
+    map(space, PIECE, handle);
+    MUST(0, cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)space));
+    MUST(0, cuMemUnmap(space, PIECE));
+    MUST(0, cuMemRelease(handle));
+    MUST(with, told_free()); /* one hold is left, and no mapping */
+    MUST(0, cuMemRelease(again));
+    MUST(before, told_free());
     MUST(0, cuMemAddressFree(space, 2 * PIECE));
 }
 

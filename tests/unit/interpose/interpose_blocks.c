@@ -1,10 +1,13 @@
-/* blocks: random operations against a plain array that cannot be wrong, then several threads at once. */
+/* blocks: random operations against a plain array that cannot be wrong, then several threads at once.
+ * mappings: how long a released handle that is mapped stays in the account. */
 #include "interpose/account/blocks.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unity.h>
+
+#include "interpose/account/mappings.h"
 
 #define KEYS       20000
 #define OPERATIONS 300000
@@ -275,9 +278,72 @@ static void test_threads_find_their_own_blocks_and_no_others(void)
     TEST_ASSERT_EQUAL_STRING(NULL, blocks_check());
 }
 
+/* ---- mappings ---- */
+
+static void test_a_released_handle_is_charged_until_its_last_mapping_is_gone(void)
+{
+    const struct block released = {.key = 7, .bytes = 300, .device = 3, .kind = BLOCKS_HANDLE};
+    struct block gone = {.bytes = 0};
+
+    mappings_clear();
+    TEST_ASSERT_FALSE(mappings_keep(&released)); /* it is not mapped */
+    mappings_add(0x1000, 0x100, 7);
+    mappings_add(0x2000, 0x100, 7);
+    TEST_ASSERT_TRUE(mappings_keep(&released));
+    TEST_ASSERT_FALSE(mappings_remove(0x2000, 0x100, &gone));
+    TEST_ASSERT_TRUE(mappings_remove(0x1000, 0x100, &gone));
+    TEST_ASSERT_EQUAL_UINT64(7, gone.key);
+    TEST_ASSERT_EQUAL_UINT64(300, gone.bytes);
+    TEST_ASSERT_EQUAL_INT(3, gone.device);
+    TEST_ASSERT_FALSE(mappings_remove(0x1000, 0x100, &gone));
+}
+
+static void test_a_handle_that_the_program_got_back_is_not_charged_twice(void)
+{
+    const struct block released = {.key = 7, .bytes = 300, .device = 3, .kind = BLOCKS_HANDLE};
+    struct block back;
+
+    mappings_clear();
+    mappings_add(0x1000, 0x100, 7);
+    TEST_ASSERT_FALSE(mappings_take_back(7, &back)); /* it was not released */
+    TEST_ASSERT_TRUE(mappings_keep(&released));
+    TEST_ASSERT_FALSE(mappings_take_back(8, &back));
+    TEST_ASSERT_TRUE(mappings_take_back(7, &back));
+    TEST_ASSERT_EQUAL_UINT64(300, back.bytes);
+    TEST_ASSERT_EQUAL_INT(3, back.device);
+    TEST_ASSERT_FALSE(mappings_take_back(7, &back));
+    TEST_ASSERT_FALSE(mappings_remove(0x1000, 0x100, &back)); /* the program's handle keeps it now */
+}
+
+/* Mapped in any order; an unmap removes what begins in its range, and nothing beside it. */
+static void test_an_unmap_removes_exactly_its_range(void)
+{
+    static const uint64_t order[] = {3, 1, 4, 0, 2};
+    struct block block;
+
+    mappings_clear();
+    for (int i = 0; i < 5; i++) {
+        mappings_add(0x1000 + order[i] * 0x100, 0x100, 1 + order[i]);
+        TEST_ASSERT_TRUE(mappings_keep(
+            &(struct block){.key = 1 + order[i], .bytes = 1 + order[i], .kind = BLOCKS_HANDLE}));
+    }
+    for (uint64_t i = 1; i < 4; i++) {
+        TEST_ASSERT_TRUE(mappings_remove(0x1100, 0x300, &block));
+        TEST_ASSERT_EQUAL_UINT64(1 + i, block.bytes);
+    }
+    TEST_ASSERT_FALSE(mappings_remove(0x1100, 0x300, &block));
+    TEST_ASSERT_TRUE(mappings_remove(0x1000, 0x100, &block));
+    TEST_ASSERT_TRUE(mappings_remove(0x1400, 0x100, &block));
+    TEST_ASSERT_EQUAL_UINT64(5, block.bytes);
+    mappings_clear();
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_a_released_handle_is_charged_until_its_last_mapping_is_gone);
+    RUN_TEST(test_a_handle_that_the_program_got_back_is_not_charged_twice);
+    RUN_TEST(test_an_unmap_removes_exactly_its_range);
     RUN_TEST(test_any_sequence_gives_what_a_plain_array_gives);
     RUN_TEST(test_one_number_may_be_an_address_and_several_handles);
     RUN_TEST(test_any_free_finds_any_address);
