@@ -173,6 +173,14 @@ static void test_a_full_card_is_not_waited_for_if_no_other_can_free_it(void)
     expect_success(env, "alone");
 }
 
+static void test_a_context_is_not_taken_for_as_large_as_what_others_use(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_success(env, "second_context");
+}
+
 static void test_a_request_in_a_capture_waits_for_no_other_process(void)
 {
     expect_success(wrapped("on", "90s"), "captures"); /* longer than the test may take */
@@ -554,6 +562,7 @@ int main(void)
     RUN_TEST(test_what_can_never_fit_is_not_waited_for);
     RUN_TEST(test_a_request_waits_for_what_another_job_frees_on_a_full_card);
     RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
+    RUN_TEST(test_a_context_is_not_taken_for_as_large_as_what_others_use);
     RUN_TEST(test_a_request_in_a_capture_waits_for_no_other_process);
     RUN_TEST(test_a_context_beside_a_min_gets_what_others_have_idle);
     RUN_TEST(test_a_request_beside_a_min_waits_for_room);

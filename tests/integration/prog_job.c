@@ -285,6 +285,28 @@ static void lends_on_one_card(void)
         prog_join(pid);
 }
 
+/* A process outside the ledger holds much of the card: a second context is not taken for as large. */
+static void second_context(void)
+{
+    struct memory block;
+    CUcontext made;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, take(&block, LINEAR, 700 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    MUST(0, cuDevicePrimaryCtxRelease(0));
+    const pid_t pid = prog_start(true);
+    prog_await();
+    prog_context(0);
+    MUST(0, cuCtxCreate(&made, NULL, 0, 0));
+    prog_signal();
+    prog_join(pid);
+}
+
 /* The other process's idle memory would not be enough: this one holds too much itself. */
 static void vain(void)
 {
@@ -532,7 +554,7 @@ static CUresult launch_graph(size_t bytes)
 /* The other process has no limit. The memory of its graphs, and what its context grows by, leave the min. */
 static void graphs_leave_a_min(void)
 {
-    struct memory block;
+    struct memory block, more;
 
     prog_context(0);
     if (prog_is_other()) {
@@ -540,6 +562,7 @@ static void graphs_leave_a_min(void)
         MUST(CUDA_ERROR_OUT_OF_MEMORY, launch_graph(160 * MIB));
         MUST(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 160 * MIB));
         MUST(0, launch_graph(96 * MIB));
+        MUST(0, take(&more, HANDLE, 16 * MIB)); /* what the graph has taken counts once */
         prog_signal();
         prog_await();
         return;
@@ -788,6 +811,7 @@ int main(int argc, char **argv)
         {"hopeless", hopeless},
         {"vain", vain},
         {"alone", alone},
+        {"second_context", second_context},
         {"captures", captures},
         {"context_beside_a_min", context_beside_a_min},
         {"waits_beside_a_min", waits_beside_a_min},

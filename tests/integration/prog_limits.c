@@ -133,6 +133,7 @@ static void behind_a_flag(void)
     clock_gettime(CLOCK_MONOTONIC, &before);
     ask_for(total, never);
     ask_for(total / 4 * 3, not_now);
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemFree(half + 512)); /* not a block */
     clock_gettime(CLOCK_MONOTONIC, &after);
     MUST(true, after.tv_sec - before.tv_sec < AT_ONCE);
     set_flag();
@@ -327,6 +328,7 @@ static void stack_in_graph(void)
 /* Captured, and with room: it runs. */
 static void stack_with_room(void)
 {
+    CUdeviceptr block;
     CUgraph graph;
 
     begin(0);
@@ -336,6 +338,8 @@ static void stack_with_room(void)
     MUST(0, cuStreamEndCapture(stream, &graph));
     MUST(0, launch_of(graph));
     MUST(0, cuStreamSynchronize(stream));
+    MUST(0, cuMemAlloc(&block, 4 * STEP));
+    MUST(0, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096)); /* grows by the difference, for which there is room */
     leave_little();
     MUST(0, launch_of(graph)); /* the context has grown already */
     MUST(0, launch_kernel(stream));

@@ -13,6 +13,7 @@
 #pragma weak simgpu_most_used
 #pragma weak simgpu_reset_calls
 #pragma weak simgpu_set_fault
+#pragma weak simgpu_used
 
 #define UNIT  (16 * MIB)
 #define PIECE (64 * MIB)
@@ -126,6 +127,29 @@ static void context_second(void)
     MUST(0, cuMemAlloc(&elsewhere, UNIT));
     MUST(0, cuCtxSetCurrent(primary));
     MUST(0, cuMemsetD8Async(block, 2, UNIT, second));
+    check_block();
+    MUST(0, cuCtxDestroy(other));
+}
+
+/* A block is freed in the order of another context's stream, which still writes to it. */
+static void freed_in_another_context(void)
+{
+    CUcontext other;
+    CUdeviceptr before;
+    CUstream stream;
+
+    begin();
+    MUST(0, cuMemAlloc(&before, UNIT));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuLaunchHostFunc(stream, be_late, NULL));
+    MUST(0, cuMemsetD8Async(before, 1, UNIT, stream));
+    MUST(0, cuMemFreeAsync(before, stream));
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuMemAlloc(&block, UNIT));
+    MUST(0, cuMemsetD8Async(block, 2, UNIT, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuStreamSynchronize(stream));
     check_block();
     MUST(0, cuCtxDestroy(other));
 }
@@ -299,6 +323,53 @@ static void code_on_a_full_card(void)
     MUST(0, cuGraphInstantiate(&exec, graph, 0));
 }
 
+/* Returns what simgpu says that this process holds; 0 on another driver. */
+static unsigned long long held(void)
+{
+    return simgpu_used ? simgpu_used(0) : 0;
+}
+
+/* What could not be met anyway does not cost the program its idle memory. */
+static void idle_is_kept_from_the_impossible(void)
+{
+    CUmemGenericAllocationHandle handle;
+    size_t pitch;
+
+    begin();
+    MUST(0, cuMemAlloc(&block, PIECE));
+    MUST(0, cuMemFree(block));
+    const unsigned long long before = held();
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&block, 4096 * MIB));
+    MUST(before, held());
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&handle, 4096 * MIB, &on_card, 0));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocPitch(&block, &pitch, MIB, 4096, 4));
+    MUST(before, held());
+}
+
+/* With decay=0. */
+static void freed_at_once(void)
+{
+    begin();
+    const unsigned long long before = held();
+    MUST(0, cuMemAlloc(&block, PIECE));
+    MUST(0, cuMemFree(block));
+    MUST(before, held());
+}
+
+/* With zero=on, the fill of a new block fails. */
+static void fill_fails(void)
+{
+    begin();
+    MUST(0, cuMemAlloc(&block, PIECE)); /* has made the stream for fills */
+    MUST(0, cuMemFree(block));
+    const size_t before = told_free();
+    simgpu_reset_calls();
+    MUST(0, simgpu_set_fault("cuMemsetD8Async:1=719"));
+    MUST(719, cuMemAlloc(&block, PIECE));
+    MUST(0, block);
+    MUST(before, told_free());
+}
+
 /* ---- pools and arrays ---- */
 
 /* Far more host memory than a cap allows, and then memory of the card. */
@@ -360,6 +431,10 @@ int main(int argc, char **argv)
         {"green_second", green_second},
         {"bare_second", bare_second},
         {"context_second", context_second},
+        {"freed_in_another_context", freed_in_another_context},
+        {"idle_is_kept_from_the_impossible", idle_is_kept_from_the_impossible},
+        {"freed_at_once", freed_at_once},
+        {"fill_fails", fill_fails},
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"not_mappings", not_mappings},

@@ -13,7 +13,8 @@ void tearDown(void) {}
 /* BLIND: strict, and no NVML. */
 enum way { NATIVE, STRICT, DEFERRED, BLIND, WAYS };
 
-static void run_under(const char *scenario, enum way way, const char *cap)
+static void run_with(const char *scenario, enum way way, const char *cap, const char *option,
+                     const char *value)
 {
     static const char *const names[] = {"native", "strict", "deferred", "blind"};
     struct spawn_env *env = spawn_env_new();
@@ -28,12 +29,19 @@ static void run_under(const char *scenario, enum way way, const char *cap)
     }
     if (way == BLIND)
         spawn_env_set(env, "GPUCAP_SIM_NVML", "absent");
+    if (option)
+        spawn_env_set(env, option, value);
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_rare"), scenario, NULL}, NULL);
     spawn_env_free(env);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("", r.err, names[way]);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, r.status, names[way]);
     spawn_result_free(&r);
+}
+
+static void run_under(const char *scenario, enum way way, const char *cap)
+{
+    run_with(scenario, way, cap, NULL, NULL);
 }
 
 static void run(const char *scenario, enum way way)
@@ -55,6 +63,27 @@ static void test_a_second_stream_waits_for_the_first_from_whatever_context_it_is
     run("bare_second", DEFERRED);
     run("context_second", NATIVE);
     run("context_second", DEFERRED);
+}
+
+static void test_a_free_behind_another_contexts_stream_waits_for_it(void)
+{
+    run("freed_in_another_context", NATIVE);
+    run("freed_in_another_context", DEFERRED);
+}
+
+static void test_idle_memory_is_not_given_back_for_what_cannot_be_met(void)
+{
+    run_with("idle_is_kept_from_the_impossible", STRICT, NULL, "GPUCAP_DECAY", "off");
+}
+
+static void test_without_decay_memory_goes_back_with_each_free(void)
+{
+    run_with("freed_at_once", STRICT, NULL, "GPUCAP_DECAY", "0");
+}
+
+static void test_a_block_that_could_not_be_filled_is_freed(void)
+{
+    run_with("fill_fails", STRICT, CAP, "GPUCAP_ZERO", "on");
 }
 
 static void test_memory_released_while_it_is_mapped_stays_in_the_account(void)
@@ -99,6 +128,10 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_second_stream_waits_for_the_first_from_whatever_context_it_is_used);
     RUN_TEST(test_memory_released_while_it_is_mapped_stays_in_the_account);
+    RUN_TEST(test_a_free_behind_another_contexts_stream_waits_for_it);
+    RUN_TEST(test_idle_memory_is_not_given_back_for_what_cannot_be_met);
+    RUN_TEST(test_without_decay_memory_goes_back_with_each_free);
+    RUN_TEST(test_a_block_that_could_not_be_filled_is_freed);
     RUN_TEST(test_a_block_is_no_mapping);
     RUN_TEST(test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs);
     RUN_TEST(test_pools_of_host_memory_count_on_no_card);
