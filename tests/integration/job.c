@@ -1,5 +1,5 @@
 /* job: the processes of a job share one budget, lend each other what they do not use, and wait if they are
- * told to. Each promise is a scenario of prog_job, which checks itself.
+ * told to. Each promise is a scenario of prog_job or prog_lend, which check themselves.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,15 +35,25 @@ static struct spawn_env *wrapped(const char *pool, const char *wait)
     return env;
 }
 
-static void expect_success(struct spawn_env *env, const char *scenario)
+static void expect_success_of(struct spawn_env *env, const char *program, const char *scenario)
 {
-    struct spawn_result r = spawn_run(
-        env, (const char *[]){spawn_build_path("tests/integration/prog_job"), scenario, NULL}, NULL);
+    struct spawn_result r = spawn_run(env, (const char *[]){spawn_build_path(program), scenario, NULL}, NULL);
 
     spawn_env_free(env);
     TEST_ASSERT_EQUAL_STRING("", r.err);
     TEST_ASSERT_EQUAL_INT(0, r.status);
     spawn_result_free(&r);
+}
+
+static void expect_success(struct spawn_env *env, const char *scenario)
+{
+    expect_success_of(env, "tests/integration/prog_job", scenario);
+}
+
+/* A scenario of prog_lend. */
+static void expect_lent(struct spawn_env *env, const char *scenario)
+{
+    expect_success_of(env, "tests/integration/prog_lend", scenario);
 }
 
 static void with_and_without_pool(const char *scenario, const char *wait)
@@ -109,7 +119,7 @@ static void test_memory_of_one_card_is_not_given_back_for_another(void)
     spawn_env_unset(env, "GPUCAP_MAX");
     spawn_env_unset(env, "GPUCAP_GROUP");
     spawn_env_set(env, "GPUCAP_DECAY", "off");
-    expect_success(env, "lends_on_one_card");
+    expect_lent(env, "lends_on_one_card");
 }
 
 static void test_processes_without_any_limit_wait_for_a_full_card(void)
@@ -178,17 +188,17 @@ static void test_a_context_is_not_taken_for_as_large_as_what_others_use(void)
     struct spawn_env *env = wrapped("on", "off");
 
     spawn_env_unset(env, "GPUCAP_GROUP");
-    expect_success(env, "second_context");
+    expect_lent(env, "second_context");
 }
 
 static void test_a_request_in_a_capture_waits_for_no_other_process(void)
 {
-    expect_success(wrapped("on", "90s"), "captures"); /* longer than the test may take */
+    expect_lent(wrapped("on", "90s"), "captures"); /* longer than the test may take */
     struct spawn_env *env = wrapped("on", "90s");
     spawn_sim(env, "1x1G;ctx=128M", NULL);
     spawn_env_unset(env, "GPUCAP_MAX");
     spawn_env_unset(env, "GPUCAP_GROUP");
-    expect_success(env, "captures");
+    expect_lent(env, "captures");
 }
 
 /* ---- min and high ---- */
@@ -228,7 +238,7 @@ static void test_a_min_is_left_by_new_contexts(void)
 
 static void test_a_context_beside_a_min_gets_what_others_have_idle(void)
 {
-    expect_success(with_min("on"), "context_beside_a_min");
+    expect_lent(with_min("on"), "context_beside_a_min");
 }
 
 static void test_a_request_beside_a_min_waits_for_room(void)
@@ -236,7 +246,7 @@ static void test_a_request_beside_a_min_waits_for_room(void)
     struct spawn_env *env = with_min("on");
 
     spawn_env_set(env, "GPUCAP_WAIT", "30s");
-    expect_success(env, "waits_beside_a_min");
+    expect_lent(env, "waits_beside_a_min");
 }
 
 static void test_a_refusal_names_what_is_kept_for_other_jobs(void)

@@ -249,64 +249,6 @@ static void lends_to_a_graph(void)
     prog_join(pid);
 }
 
-/* On two cards of 1 GiB: the other process has idle memory on both, and each time gives back that of the card
- * that is short. */
-static void lends_on_one_card(void)
-{
-    const CUcontext contexts[] = {prog_context(0), prog_context(1)};
-    const bool other = prog_is_other();
-    const pid_t pid = other ? 0 : prog_start(false);
-    unsigned long long (*used)(int) = NULL; /* simgpu_used() */
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    struct memory block;
-
-    if (library)
-        *(void **)&used = dlsym(library, "simgpu_used");
-    for (int card = 0; other && card < 2; card++) {
-        MUST(0, cuCtxSetCurrent(contexts[card]));
-        MUST(0, take(&block, LINEAR, HALF));
-        give(&block);
-    }
-    for (int card = 0; card < 2; card++) {
-        const unsigned long long before = other && used ? used(1 - card) : 0;
-
-        if (other) {
-            prog_signal();
-            prog_await();
-            MUST(before, used ? used(1 - card) : 0);
-            continue;
-        }
-        prog_await();
-        MUST(0, cuCtxSetCurrent(contexts[card]));
-        MUST(0, take(&block, LINEAR, 320 * MIB));
-        prog_signal();
-    }
-    if (!other)
-        prog_join(pid);
-}
-
-/* A process outside the ledger holds much of the card: a second context is not taken for as large. */
-static void second_context(void)
-{
-    struct memory block;
-    CUcontext made;
-
-    prog_context(0);
-    if (prog_is_other()) {
-        MUST(0, take(&block, LINEAR, 700 * MIB));
-        prog_signal();
-        prog_await();
-        return;
-    }
-    MUST(0, cuDevicePrimaryCtxRelease(0));
-    const pid_t pid = prog_start(true);
-    prog_await();
-    prog_context(0);
-    MUST(0, cuCtxCreate(&made, NULL, 0, 0));
-    prog_signal();
-    prog_join(pid);
-}
-
 /* The other process's idle memory would not be enough: this one holds too much itself. */
 static void vain(void)
 {
@@ -452,30 +394,6 @@ static void alone(void)
     prog_join(pid);
 }
 
-/* A request in a capture does not wait: what the other frees may depend on the graph. */
-static void captures(void)
-{
-    struct memory block;
-    CUstream stream;
-    CUgraph graph;
-
-    prog_context(0);
-    if (prog_is_other()) {
-        MUST(0, take(&block, LINEAR, HALF));
-        prog_signal();
-        prog_await();
-        return;
-    }
-    const pid_t pid = prog_start(false);
-    prog_await();
-    MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    MUST(0, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    MUST(CUDA_ERROR_OUT_OF_MEMORY, take(&block, LINEAR, HALF));
-    MUST(0, cuStreamEndCapture(stream, &graph));
-    prog_signal();
-    prog_join(pid);
-}
-
 /* ---- min and high ---- */
 
 #define MIN    (768 * MIB) /* of each, as the test sets it */
@@ -576,7 +494,7 @@ static void graphs_leave_a_min(void)
 }
 
 /* A third process makes a context and ends; `expected` is the driver's answer. max NULL: it has no limit. */
-static void run_late(const char *scenario, const char *expected, const char *max)
+static void run_late(const char *expected, const char *max)
 {
     const pid_t pid = fork();
 
@@ -584,7 +502,7 @@ static void run_late(const char *scenario, const char *expected, const char *max
         setenv("LATE", expected, 1);
         if (max)
             setenv("GPUCAP_MAX", max, 1);
-        execl("/proc/self/exe", "prog_job", scenario, (char *)NULL);
+        execl("/proc/self/exe", "prog_job", "no_context_in_a_min", (char *)NULL);
         _exit(127);
     }
     prog_join(pid);
@@ -617,66 +535,15 @@ static void no_context_in_a_min(void)
     start_without_limits();
     const pid_t other = prog_start(false);
     prog_await();
-    run_late("no_context_in_a_min", "2", NULL); /* CUDA_ERROR_OUT_OF_MEMORY */
-    run_late("no_context_in_a_min", "2", "1G");
+    run_late("2", NULL); /* CUDA_ERROR_OUT_OF_MEMORY */
+    run_late("2", "1G");
     MUST(0, take(&block, LINEAR, MIN - CONTEXT));
     give(&block);
     prog_signal();
     prog_await();
-    run_late("no_context_in_a_min", "0", NULL);
-    run_late("no_context_in_a_min", "0", "1G");
+    run_late("0", NULL);
+    run_late("0", "1G");
     prog_signal();
-    prog_join(other);
-}
-
-/* The other process fills what is beside the min of the first, which is not used. A third one gets a context
- * once the other has given back what it has idle. */
-static void context_beside_a_min(void)
-{
-    struct memory block, held;
-    CUcontext made;
-
-    if (getenv("LATE")) {
-        MUST(0, cuInit(0));
-        MUST(atoi(getenv("LATE")), cuDevicePrimaryCtxRetain(&made, 0));
-        return;
-    }
-    prog_context(0);
-    if (prog_is_other()) {
-        MUST(0, take(&held, LINEAR, BESIDE - 2 * CONTEXT));
-        MUST(0, take(&block, LINEAR, CONTEXT + CONTEXT / 2));
-        give(&block);
-        prog_signal();
-        prog_await();
-        return;
-    }
-    start_without_limits();
-    const pid_t other = prog_start(false);
-    prog_await();
-    run_late("context_beside_a_min", "0", NULL);
-    prog_signal();
-    prog_join(other);
-}
-
-/* The other process has no limit. What it asks for does not fit beside the min until it has freed something
- * itself, and then it does. */
-static void waits_beside_a_min(void)
-{
-    struct memory block, more;
-    pthread_t thread;
-
-    prog_context(0);
-    if (prog_is_other()) {
-        MUST(0, take(&block, LINEAR, BESIDE - 128 * MIB));
-        MUST(0, pthread_create(&thread, NULL, free_later, &block));
-        MUST(0, take(&more, LINEAR, 256 * MIB));
-        pthread_join(thread, NULL);
-        prog_signal();
-        return;
-    }
-    start_without_limits();
-    const pid_t other = prog_start(false);
-    prog_await();
     prog_join(other);
 }
 
@@ -811,12 +678,7 @@ int main(int argc, char **argv)
         {"hopeless", hopeless},
         {"vain", vain},
         {"alone", alone},
-        {"second_context", second_context},
-        {"captures", captures},
-        {"context_beside_a_min", context_beside_a_min},
-        {"waits_beside_a_min", waits_beside_a_min},
         {"lends_to_a_graph", lends_to_a_graph},
-        {"lends_on_one_card", lends_on_one_card},
         {"guaranteed", guaranteed},
         {"gives_early", gives_early},
         {"guaranteed_from_unlimited", guaranteed_from_unlimited},
