@@ -37,6 +37,7 @@ target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
 interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c base/process.c)
+interpose_unit(interpose_live MODULES see/live.c)
 interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
   see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
 target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
