@@ -292,6 +292,7 @@ static void freed_while_open(void)
 /* Blocks that are exported again and again and never opened leave nothing behind. */
 static void never_opened(void)
 {
+    CUcontext same;
     CUipcMemHandle handle;
     CUdeviceptr block;
 
@@ -299,6 +300,8 @@ static void never_opened(void)
     for (int i = 0; i < 20; i++) {
         MUST(0, cuMemAlloc(&block, BIG + (size_t)i * MIB));
         MUST(0, cuIpcGetMemHandle(&handle, block));
+        MUST(0, cuCtxAttach(&same, 0));
+        MUST(0, cuCtxDetach(same)); /* it stays */
         MUST(0, cuMemFree(block));
     }
 }
