@@ -81,6 +81,7 @@ static void test_no_two_blocks_ever_have_one_id(void)
 static void test_sync_memops_is_answered_and_obeyed(void)
 {
     both("sync_memops", CARD);
+    both("sync_memops_in_a_capture", CARD);
     both("sync_memops_by_tokens", CARD);
 }
 

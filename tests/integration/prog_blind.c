@@ -70,13 +70,19 @@ static CUresult take_handle(CUdeviceptr *block)
     return cuMemCreate(&handle, STEP, &on_card, 0);
 }
 
+/* Every other array has smaller copies of itself. */
 static CUresult take_array(CUdeviceptr *block)
 {
     const CUDA_ARRAY_DESCRIPTOR square = {2048, 2048, CU_AD_FORMAT_FLOAT, 1}; /* STEP bytes */
+    const CUDA_ARRAY3D_DESCRIPTOR levels = {
+        .Width = 2048, .Height = 2048, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    static bool odd;
+    CUmipmappedArray mipmap;
     CUarray array;
 
     *block = 0;
-    return cuArrayCreate(&array, &square);
+    odd = !odd;
+    return odd ? cuMipmappedArrayCreate(&mipmap, &levels, 8) : cuArrayCreate(&array, &square);
 }
 
 /* A graph whose block stays when it is done. */

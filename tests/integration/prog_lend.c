@@ -161,6 +161,9 @@ static void waits_beside_a_min(void)
 
     prog_context(0);
     if (prog_is_other()) {
+        /* A capture that did not begin is none. */
+        MUST(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+             cuStreamBeginCapture(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_RELAXED));
         MUST(0, cuMemAlloc(&block, BESIDE - 128 * MIB));
         MUST(0, pthread_create(&thread, NULL, free_later, &block));
         MUST(0, cuMemAlloc(&more, 256 * MIB));

@@ -480,8 +480,17 @@ static int exported(CUdeviceptr block, size_t bytes)
 static void exports(void)
 {
     const size_t bytes = 64 * MIB;
+    CUdeviceptr pair[2];
+    int none;
 
     begin(0);
+    MUST(0, cuMemAlloc(&pair[0], bytes));
+    MUST(0, cuMemAlloc(&pair[1], bytes));
+    for (int i = 0; i < 2; i++) { /* not with what is behind the block */
+        MUST(CUDA_ERROR_INVALID_VALUE, cuMemGetHandleForAddressRange(&none, pair[i], bytes + 2 * MIB,
+                                                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+        MUST(0, cuMemFree(pair[i]));
+    }
     const size_t before = told_free(), context = simgpu_used ? simgpu_used(0) : 0;
     for (int i = 0; i < 100; i++) {
         CUdeviceptr block;

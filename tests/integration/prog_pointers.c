@@ -1,6 +1,7 @@
 /* prog_pointers: attributes of blocks of cuMemAlloc, and operations on them. One scenario per run. */
 #include "prog_check.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -336,6 +337,23 @@ static void expect_synchronous(CUdeviceptr a, CUdeviceptr b)
     }
 }
 
+/* In a capture an operation is recorded, and there is nothing to wait for. */
+static void sync_memops_in_a_capture(void)
+{
+    CUresult (*set)(CUdeviceptr, unsigned char, size_t) = NULL;
+    const unsigned int on = 1;
+    CUdeviceptr block;
+    CUgraph graph;
+
+    prog_context(0);
+    *(void **)&set = dlsym(RTLD_DEFAULT, "cuMemsetD8_v2_ptds");
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    MUST(0, cuStreamBeginCapture(CU_STREAM_PER_THREAD, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(0, set(block, 1, MIB));
+    MUST(0, cuStreamEndCapture(CU_STREAM_PER_THREAD, &graph));
+}
+
 /* Asking for tokens sets SYNC_MEMOPS: the program is about to let another device access the block. */
 static void sync_memops_by_tokens(void)
 {
@@ -603,6 +621,7 @@ int main(int argc, char **argv)
         {"freed", freed},
         {"ids", ids},
         {"sync_memops", sync_memops},
+        {"sync_memops_in_a_capture", sync_memops_in_a_capture},
         {"sync_memops_by_tokens", sync_memops_by_tokens},
         {"sync_memops_at_rest", sync_memops_at_rest},
         {"backing", backing},

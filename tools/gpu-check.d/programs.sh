@@ -38,7 +38,7 @@ prog_closes $WRAPPED - opens_beside_a_close
 prog_stopped $EACH_WAY - dead_exporter
 prog_stopped $WRAPPED - known_exporter unknown_exporter closes_many children
 prog_closes , - closed_after_a_green_context closed_beside_a_failure
-prog_pointers , - peers peers_pooled peers_early
+prog_pointers , - peers peers_pooled peers_early sync_memops_in_a_capture
 prog_ipc , - cards clones
 prog_closes , - closed_beside_a_failure
 prog_limits $WRAPPED GPUCAP_MAX=3G behind_a_flag freed_behind_a_flag graph_with_flag exports
@@ -48,7 +48,8 @@ prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stac
 prog_limits , - stack_after_reset dependent_launch release_again create_again
 prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
 prog_rare , - mapped_then_released mapped_and_held not_mappings host_pool many_pools
-prog_rare , - stack_on_a_full_card code_on_a_full_card
+prog_rare , - stack_on_a_full_card code_on_a_full_card freed_in_another_context idle_is_kept_from_the_impossible
+prog_rare , - freed_at_once fill_fails
 prog_captures , - handed_over
 prog_waits , - crowd forks_beside_work forks_beside_contexts
 prog_waits , - context_beside_work context_beside_an_end"
