@@ -166,6 +166,11 @@ static void test_a_block_stays_mapped_while_its_work_cannot_be_waited_for(void)
     run("prog_closes", "closed_beside_a_failure", TIGHT, true);
 }
 
+static void test_a_block_that_could_not_be_mapped_goes_back(void)
+{
+    run("prog_closes", "open_that_fails", TIGHT, true);
+}
+
 static void test_blocks_of_a_stopped_process_are_opened_and_closed(void)
 {
     run("prog_stopped", "known_exporter", CARD, true);
@@ -257,6 +262,7 @@ int main(void)
     RUN_TEST(test_a_block_closed_beside_a_capture_goes_back);
     RUN_TEST(test_a_block_opened_in_a_green_context_goes_back);
     RUN_TEST(test_a_block_stays_mapped_while_its_work_cannot_be_waited_for);
+    RUN_TEST(test_a_block_that_could_not_be_mapped_goes_back);
     RUN_TEST(test_blocks_of_a_stopped_process_are_opened_and_closed);
     RUN_TEST(test_no_thread_waits_for_one_that_waits_for_a_stopped_process);
     RUN_TEST(test_a_stopped_process_learns_of_every_close_later);

@@ -414,6 +414,25 @@ static void closed_beside_a_failure(void)
     prog_await();
 }
 
+/* A block that could not be mapped is not open: it goes back when its owner has freed it. */
+static void open_that_fails(void)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr block;
+
+    prog_context(0);
+    if (!prog_is_other()) {
+        share_until_closed();
+        return;
+    }
+    prog_receive(&handle, sizeof(handle));
+    set_fault("cuMemImportFromShareableHandle:*=999");
+    MUST(true, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS);
+    set_fault("");
+    prog_signal();
+    prog_await();
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -428,6 +447,7 @@ int main(int argc, char **argv)
         {"closed_without_a_pool", closed_without_a_pool},
         {"closed_after_a_green_context", closed_after_a_green_context},
         {"closed_beside_a_failure", closed_beside_a_failure},
+        {"open_that_fails", open_that_fails},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
