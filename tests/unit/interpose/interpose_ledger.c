@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -342,6 +344,17 @@ static void test_job_without_a_process_can_start_over(void)
     TEST_ASSERT_EQUAL_UINT64(300, ledger_max(test_join(JOB, 2000)));
 }
 
+static void test_damaged_number_of_a_job_names_none(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    struct ledger_slot *slot = &ledger->file->slots[ledger->slot];
+
+    atomic_store(&slot->job, LEDGER_JOBS);
+    TEST_ASSERT_EQUAL_PTR(&ledger->file->jobs[LEDGER_JOBS - 1], ledger_job_of(ledger, slot));
+    atomic_store(&slot->job, LEDGER_JOBS + 1);
+    TEST_ASSERT_NULL(ledger_job_of(ledger, slot));
+}
+
 static void test_damaged_number_of_slots_is_repaired(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -529,6 +542,33 @@ static void test_a_new_limit_wakes_those_that_wait(void)
                                      "the job's processes are told");
 }
 
+static void *sleep_until_freed(void *argument)
+{
+    struct ledger *ledger = argument;
+
+    ledger_await_freed(ledger, atomic_load(&ledger->file->freed) & ~1U, NEVER_MS);
+    return NULL;
+}
+
+/* Otherwise a process that waits would only look again when its own time is up. */
+static void test_all_that_sleep_are_woken_by_what_is_freed(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+    pthread_t threads[2];
+
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, sleep_until_freed, ledger);
+    while (!(atomic_load(&ledger->file->freed) & 1)) /* the first one is about to sleep */
+        sched_yield();
+    ledger_tell_freed(ledger);
+    for (int i = 0; i < 2; i++) {
+        while (pthread_tryjoin_np(threads[i], NULL)) {
+            ledger_tell_freed(ledger); /* the second one may have come late */
+            sched_yield();
+        }
+    }
+}
+
 /* The driver or its settings may change before the next process. */
 static void test_size_of_a_context_is_known_while_any_process_lives(void)
 {
@@ -620,6 +660,7 @@ int main(void)
     RUN_TEST(test_names_that_no_job_can_have_are_refused);
     RUN_TEST(test_max_of_a_job_can_be_set_before_it_starts);
     RUN_TEST(test_job_without_a_process_can_start_over);
+    RUN_TEST(test_damaged_number_of_a_job_names_none);
     RUN_TEST(test_damaged_number_of_slots_is_repaired);
     RUN_TEST(test_record_of_a_job_is_reused_only_if_no_process_is_in_it);
     RUN_TEST(test_lock_left_in_a_slot_is_free_for_its_next_owner);
@@ -630,6 +671,7 @@ int main(void)
     RUN_TEST(test_totals_of_a_job_outlive_its_processes);
     RUN_TEST(test_peak_of_a_job_is_never_above_its_leases);
     RUN_TEST(test_a_new_limit_wakes_those_that_wait);
+    RUN_TEST(test_all_that_sleep_are_woken_by_what_is_freed);
     RUN_TEST(test_size_of_a_context_is_known_while_any_process_lives);
     RUN_TEST(test_slots_that_are_none_read_as_nothing);
     RUN_TEST(test_control_characters_do_not_reach_a_terminal);

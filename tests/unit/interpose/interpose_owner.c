@@ -70,6 +70,21 @@ static void test_calls_are_recognized_by_their_instructions(void)
     TEST_ASSERT_TRUE(owner_is_return(pointer));
 }
 
+static void test_code_is_found_from_its_first_byte_to_its_last(void)
+{
+    size_t count;
+
+    TEST_ASSERT_TRUE(owner_maps_read());
+    const struct owner_map *maps = owner_maps_all(&count);
+    TEST_ASSERT_GREATER_THAN_size_t(1, count);
+    for (size_t i = 0; i < count; i++) {
+        TEST_ASSERT_EQUAL_PTR(&maps[i], owner_maps_find(maps[i].start));
+        TEST_ASSERT_EQUAL_PTR(&maps[i], owner_maps_find(maps[i].end - 1));
+        TEST_ASSERT_TRUE(owner_maps_find(maps[i].end) != &maps[i]);
+        TEST_ASSERT_TRUE(owner_maps_find(maps[i].start - 1) != &maps[i]);
+    }
+}
+
 static void test_what_is_no_code_is_no_return_address(void)
 {
     uint64_t target;
@@ -125,6 +140,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_libraries_have_the_names_that_people_know);
     RUN_TEST(test_calls_are_recognized_by_their_instructions);
+    RUN_TEST(test_code_is_found_from_its_first_byte_to_its_last);
     RUN_TEST(test_what_is_no_code_is_no_return_address);
     RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
     RUN_TEST(test_a_library_with_frame_pointers_is_in_a_stack_once);
