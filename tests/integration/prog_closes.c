@@ -414,6 +414,27 @@ static void closed_beside_a_failure(void)
     prog_await();
 }
 
+/* A block that is open in two contexts outlives the end of one. */
+static void opened_in_two_contexts(void)
+{
+    CUcontext ending;
+    CUdeviceptr block;
+
+    const CUcontext primary = prog_context(0);
+    if (!prog_is_other()) {
+        share_often(2);
+        return;
+    }
+    MUST(0, cuCtxCreate(&ending, NULL, 0, 0));
+    block = open_sent();
+    MUST(0, prog_wrong(block, 3, MIB));
+    MUST(0, cuCtxSetCurrent(primary));
+    block = open_sent();
+    MUST(0, cuCtxDestroy(ending));
+    MUST(0, prog_wrong(block, 3, MIB));
+    MUST(0, cuIpcCloseMemHandle(block));
+}
+
 /* A block that could not be mapped is not open: it goes back when its owner has freed it. */
 static void open_that_fails(void)
 {
@@ -448,6 +469,7 @@ int main(int argc, char **argv)
         {"closed_after_a_green_context", closed_after_a_green_context},
         {"closed_beside_a_failure", closed_beside_a_failure},
         {"open_that_fails", open_that_fails},
+        {"opened_in_two_contexts", opened_in_two_contexts},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));
