@@ -2,6 +2,7 @@
  * are this program; here the other one exports. */
 #include "prog_share.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -230,6 +231,9 @@ static void dead_exporter(void)
     MUST(true, open_sockets() <= sockets + 1); /* the connection of what is open */
     MUST(0, prog_wrong(small, 0, MIB));        /* what is open stays */
     MUST(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenMemHandle(&big, handle, OPEN_FLAGS));
+    MUST(0, cuIpcCloseMemHandle(small));
+    if (dlsym(RTLD_DEFAULT, "simgpu_used")) /* a driver may have sockets of its own */
+        MUST(sockets, open_sockets());
 }
 
 /* ---- children ---- */
