@@ -171,6 +171,11 @@ static void test_a_block_that_could_not_be_mapped_goes_back(void)
     run("prog_closes", "open_that_fails", TIGHT, true);
 }
 
+static void test_a_freed_block_is_opened_by_no_other_process(void)
+{
+    run("prog_closes", "opened_after_its_free", CARD, true);
+}
+
 static void test_a_block_open_in_two_contexts_outlives_one(void)
 {
     both_of("prog_closes", "opened_in_two_contexts", CARD);
@@ -268,6 +273,7 @@ int main(void)
     RUN_TEST(test_a_block_opened_in_a_green_context_goes_back);
     RUN_TEST(test_a_block_stays_mapped_while_its_work_cannot_be_waited_for);
     RUN_TEST(test_a_block_that_could_not_be_mapped_goes_back);
+    RUN_TEST(test_a_freed_block_is_opened_by_no_other_process);
     RUN_TEST(test_a_block_open_in_two_contexts_outlives_one);
     RUN_TEST(test_blocks_of_a_stopped_process_are_opened_and_closed);
     RUN_TEST(test_no_thread_waits_for_one_that_waits_for_a_stopped_process);

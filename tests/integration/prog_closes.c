@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
@@ -435,6 +436,37 @@ static void opened_in_two_contexts(void)
     MUST(0, cuIpcCloseMemHandle(block));
 }
 
+/* A freed block stays for the process that has it open, and is opened by no other. */
+static void opened_after_its_free(void)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr block;
+
+    prog_context(0);
+    if (prog_is_other() && getenv("PROG_LATE")) {
+        prog_receive(&handle, sizeof(handle));
+        MUST(CUDA_ERROR_INVALID_VALUE, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS));
+        return;
+    }
+    if (prog_is_other()) {
+        open_sent();
+        prog_signal();
+        pause();
+    }
+    const pid_t holder = prog_start(false);
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuIpcGetMemHandle(&handle, block));
+    prog_send(&handle, sizeof(handle));
+    prog_await();
+    MUST(0, cuMemFree(block));
+    setenv("PROG_LATE", "1", 1);
+    const pid_t late = prog_start(false);
+    prog_send(&handle, sizeof(handle));
+    prog_join(late);
+    MUST(0, kill(holder, SIGKILL));
+    prog_reap(holder);
+}
+
 /* A block that could not be mapped is not open: it goes back when its owner has freed it. */
 static void open_that_fails(void)
 {
@@ -448,7 +480,7 @@ static void open_that_fails(void)
     }
     prog_receive(&handle, sizeof(handle));
     set_fault("cuMemImportFromShareableHandle:*=999");
-    MUST(true, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != CUDA_SUCCESS);
+    MUST(true, cuIpcOpenMemHandle(&block, handle, OPEN_FLAGS) != CUDA_SUCCESS);
     set_fault("");
     prog_signal();
     prog_await();
@@ -469,6 +501,7 @@ int main(int argc, char **argv)
         {"closed_after_a_green_context", closed_after_a_green_context},
         {"closed_beside_a_failure", closed_beside_a_failure},
         {"open_that_fails", open_that_fails},
+        {"opened_after_its_free", opened_after_its_free},
         {"opened_in_two_contexts", opened_in_two_contexts},
     };
 

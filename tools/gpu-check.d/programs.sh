@@ -40,7 +40,7 @@ prog_stopped $WRAPPED - known_exporter unknown_exporter closes_many children
 prog_closes , - closed_after_a_green_context closed_beside_a_failure
 prog_pointers , - peers peers_pooled peers_early sync_memops_in_a_capture
 prog_ipc , - cards clones
-prog_closes , - closed_beside_a_failure open_that_fails opened_in_two_contexts
+prog_closes , - closed_beside_a_failure open_that_fails opened_in_two_contexts opened_after_its_free
 prog_limits $WRAPPED GPUCAP_MAX=3G behind_a_flag freed_behind_a_flag graph_with_flag exports
 prog_limits native,strict GPUCAP_MAX=3G green_frees
 prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_ends
