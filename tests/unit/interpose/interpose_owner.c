@@ -1,11 +1,15 @@
 /* owner, owner_maps, stacks: names of libraries, and what the bytes before a return address say. */
 #include "interpose/see/owner.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 #include <unity.h>
 
 #include "interpose/see/owner_maps.h"
 #include "interpose/see/stacks.h"
+#include "interpose_owner_passes.h"
 
 void setUp(void) {}
 
@@ -135,6 +139,47 @@ static void test_a_library_with_frame_pointers_is_in_a_stack_once(void)
     TEST_ASSERT_EQUAL_HEX64_ARRAY(calls, frames, 3);
 }
 
+static int hook(void)
+{
+    owner_enter(__builtin_return_address(0));
+    return owner_current;
+}
+
+static void *symbol_of(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(handle, dlerror());
+    return dlsym(handle, name);
+}
+
+/* As a Python program that calls the runtime by ctypes. */
+static void test_a_call_that_is_passed_on_twice_is_the_programs(void)
+{
+    int (*pass)(int (*next)(void *), void *) = NULL;
+    int (*last)(void *) = NULL;
+    int (*const own)(void) = hook;
+
+    *(void **)&pass = symbol_of(OWNER_FFI, "owner_passes");
+    *(void **)&last = symbol_of(OWNER_CUDART, "owner_passes_last");
+    for (int i = 0; i < 2; i++) { /* searched for, and known */
+        TEST_ASSERT_EQUAL_INT(2, pass(last, *(void *const *)&own));
+        TEST_ASSERT_EQUAL_STRING("program", owner_name(owner_current));
+    }
+}
+
+static void test_a_library_is_not_the_program_though_its_path_is_as_long(void)
+{
+    int (*last)(void *) = NULL;
+    int (*const own)(void) = hook;
+    char program[512];
+
+    TEST_ASSERT_EQUAL_INT(strlen(OWNER_SAME), readlink("/proc/self/exe", program, sizeof(program)));
+    *(void **)&last = symbol_of(OWNER_SAME, "owner_passes_last");
+    TEST_ASSERT_GREATER_THAN_INT(1, last(*(void *const *)&own));
+    TEST_ASSERT_EQUAL_STRING("libsame_long.so", owner_name(owner_current));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -142,6 +187,8 @@ int main(void)
     RUN_TEST(test_calls_are_recognized_by_their_instructions);
     RUN_TEST(test_code_is_found_from_its_first_byte_to_its_last);
     RUN_TEST(test_what_is_no_code_is_no_return_address);
+    RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
+    RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);
     RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
     RUN_TEST(test_a_library_with_frame_pointers_is_in_a_stack_once);
     return UNITY_END();

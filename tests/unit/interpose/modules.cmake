@@ -38,6 +38,14 @@ target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
 interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c base/process.c)
+foreach(name ffi cudart same) # the path of the last is as long as the test's
+  add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
+  target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)
+  set_target_properties(interpose_owner_${name} PROPERTIES OUTPUT_NAME ${name}_long)
+  add_dependencies(interpose_owner interpose_owner_${name})
+endforeach()
+target_compile_definitions(interpose_owner PRIVATE OWNER_FFI="$<TARGET_FILE:interpose_owner_ffi>"
+  OWNER_CUDART="$<TARGET_FILE:interpose_owner_cudart>" OWNER_SAME="$<TARGET_FILE:interpose_owner_same>")
 interpose_unit(interpose_live MODULES see/live.c)
 interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
   see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
