@@ -3,7 +3,7 @@
 # check themselves and are also run natively; tools/gpu-check runs them on a real card, so they take the libcuda.so.1
 # that they find. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")
-foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes prog_stopped prog_job prog_lend)
+foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes prog_stopped prog_job)
   add_executable(${name} ${name}.c prog_check.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)
@@ -21,7 +21,7 @@ foreach(name pointers waits captures room pointers_ipc)
   add_dependencies(${name} ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
 endforeach()
 gpucap_test(job TIMEOUT 600 LIBS cli_support SOURCES job.c)
-add_dependencies(job prog_job prog_lend fill_dl gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
+add_dependencies(job prog_job fill_dl gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
 # Python is not built with a sanitizer.
 if(NOT GPUCAP_SANITIZE)
   gpucap_test(nudge_python TIMEOUT 120 LIBS cli_support SOURCES nudge_python.c)
@@ -35,3 +35,8 @@ endif()
 # The transcripts of tests/gpu over the pool (transcript.cmake has them without it).
 gpucap_test(pointers_transcript ONE_THREAD TIMEOUT 1200 LIBS transcript_support SOURCES pointers_transcript.c)
 add_dependencies(pointers_transcript transcript transcript_rt_shared gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
+
+add_executable(prog_lend prog_lend.c prog_check.c)
+target_link_libraries(prog_lend PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
+set_target_properties(prog_lend PROPERTIES SKIP_BUILD_RPATH ON)
+add_dependencies(job prog_lend)

@@ -19,8 +19,7 @@ interpose_unit(interpose_limit MODULES account/limit.c)
 interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_account_job LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
 target_sources(interpose_account_job PRIVATE ledger_support.c)
-interpose_unit(interpose_blocks MODULES account/blocks.c account/mappings.c)
-interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c)
+interpose_unit(interpose_blocks MODULES account/blocks.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c)
 interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c)
@@ -38,15 +37,6 @@ target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
 interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c base/process.c)
-foreach(name ffi cudart same) # the path of the last is as long as the test's
-  add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
-  target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)
-  set_target_properties(interpose_owner_${name} PROPERTIES OUTPUT_NAME ${name}_long)
-  add_dependencies(interpose_owner interpose_owner_${name})
-endforeach()
-target_compile_definitions(interpose_owner PRIVATE OWNER_FFI="$<TARGET_FILE:interpose_owner_ffi>"
-  OWNER_CUDART="$<TARGET_FILE:interpose_owner_cudart>" OWNER_SAME="$<TARGET_FILE:interpose_owner_same>")
-interpose_unit(interpose_live MODULES see/live.c)
 interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
   see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
 target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
@@ -58,3 +48,16 @@ foreach(part "" _members _card _wait _files _death)
   target_sources(interpose_ledger${part} PRIVATE ledger_support.c)
 endforeach()
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
+
+# What blocks, pools and owners are known.
+target_sources(interpose_blocks PRIVATE ${interpose_dir}/account/mappings.c)
+interpose_unit(interpose_live MODULES see/live.c)
+interpose_unit(interpose_pools_seen MODULES account/drivers_pools.c base/lock.c base/process.c)
+foreach(name ffi cudart same) # the path of the last is as long as the test's
+  add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
+  target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)
+  set_target_properties(interpose_owner_${name} PROPERTIES OUTPUT_NAME ${name}_long)
+  add_dependencies(interpose_owner interpose_owner_${name})
+endforeach()
+target_compile_definitions(interpose_owner PRIVATE OWNER_FFI="$<TARGET_FILE:interpose_owner_ffi>"
+  OWNER_CUDART="$<TARGET_FILE:interpose_owner_cudart>" OWNER_SAME="$<TARGET_FILE:interpose_owner_same>")
