@@ -70,19 +70,18 @@ static CUresult take_handle(CUdeviceptr *block)
     return cuMemCreate(&handle, STEP, &on_card, 0);
 }
 
-/* Every other array has smaller copies of itself. */
+/* Three of four arrays have smaller copies of themselves. */
 static CUresult take_array(CUdeviceptr *block)
 {
     const CUDA_ARRAY_DESCRIPTOR square = {2048, 2048, CU_AD_FORMAT_FLOAT, 1}; /* STEP bytes */
     const CUDA_ARRAY3D_DESCRIPTOR levels = {
         .Width = 2048, .Height = 2048, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
-    static bool odd;
+    static unsigned int made;
     CUmipmappedArray mipmap;
     CUarray array;
 
     *block = 0;
-    odd = !odd;
-    return odd ? cuMipmappedArrayCreate(&mipmap, &levels, 8) : cuArrayCreate(&array, &square);
+    return made++ % 4 ? cuMipmappedArrayCreate(&mipmap, &levels, 8) : cuArrayCreate(&array, &square);
 }
 
 /* A graph whose block stays when it is done. */
