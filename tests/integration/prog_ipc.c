@@ -562,8 +562,6 @@ static void cards(void)
     MUST(0, cuPointerGetAttribute(&card, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block));
     MUST(1, card);
     MUST(0, prog_wrong(block, 4, MIB));
-    prog_context(1); /* its own card can use it as well */
-    MUST(0, prog_wrong(block, 4, MIB));
 }
 
 /* Ends with handles made and blocks open. */
