@@ -292,9 +292,6 @@ static void freed_while_open(void)
 /* Blocks that are exported again and again and never opened leave nothing behind. */
 static void never_opened(void)
 {
-    const CUmemAllocationProp on_card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    CUmemGenericAllocationHandle other;
     CUcontext same;
     CUipcMemHandle handle;
     CUdeviceptr block;
@@ -307,7 +304,6 @@ static void never_opened(void)
         MUST(0, cuCtxDetach(same)); /* it stays */
         MUST(0, cuMemFree(block));
     }
-    MUST(0, cuMemCreate(&other, BIG, &on_card, 0)); /* the driver has it back */
 }
 
 /* The process that has it open is killed: the memory is released. */
