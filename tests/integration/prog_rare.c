@@ -425,6 +425,20 @@ static void compressed(void)
     MUST(true, result != CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+/* The smaller copies of an array count as well: 768 MiB take a GiB. */
+static void levels(void)
+{
+    const CUDA_ARRAY3D_DESCRIPTOR d = {
+        .Width = 16384, .Height = 12288, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUmipmappedArray array;
+    size_t free_bytes, total;
+
+    begin();
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    (void)cuMipmappedArrayCreate(&array, &d, 8);
+    MUST(true, held() <= total);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
@@ -443,6 +457,7 @@ int main(int argc, char **argv)
         {"host_pool", host_pool},
         {"many_pools", many_pools},
         {"compressed", compressed},
+        {"levels", levels},
     };
 
     return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));

@@ -123,6 +123,12 @@ static void test_no_array_is_counted_as_many_times_its_size(void)
     run("compressed", STRICT);
 }
 
+static void test_all_levels_of_an_array_count(void)
+{
+    run("levels", NATIVE);
+    run("levels", STRICT);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -137,5 +143,6 @@ int main(void)
     RUN_TEST(test_pools_of_host_memory_count_on_no_card);
     RUN_TEST(test_a_program_may_have_many_pools);
     RUN_TEST(test_no_array_is_counted_as_many_times_its_size);
+    RUN_TEST(test_all_levels_of_an_array_count);
     return UNITY_END();
 }
