@@ -28,9 +28,11 @@
 #define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
 #define LONG_WAIT_MS     2000
+#define SOON_MS          64 /* the longest pause between two looks at memory that a stream frees */
 
 static atomic_bool listens[DEVICE_MAX];  /* there is a thread for the card */
 static atomic_bool may_lend[DEVICE_MAX]; /* and it may call the driver */
+static atomic_int listens_end;           /* one more than the highest such card */
 static atomic_int working;               /* threads that may be in the driver */
 static atomic_bool stopping;             /* for good */
 
@@ -68,26 +70,16 @@ static uint64_t give_idle(struct device *device, uint64_t bytes)
     struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
 
     pools_each(give_back, &wanted);
-    if (wanted.given < bytes) {
-        const uint64_t before = drivers_pools_held(device->ordinal);
-
-        drivers_pools_trim(device->ordinal);
-        wanted.given += sums_minus(before, drivers_pools_held(device->ordinal));
-    }
+    if (wanted.given < bytes)
+        wanted.given += drivers_pools_give(device->ordinal);
     if (wanted.given < bytes && nudge_python(device->ordinal, bytes - wanted.given))
         pools_each(give_back, &wanted);
     return wanted.given;
 }
 
-/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
-static void answer(struct device *device, uint64_t bytes)
+/* Notes what was given back, follows the limit and publishes figures. */
+static void conclude(struct device *device, uint64_t given)
 {
-    if (!atomic_load(&may_lend[device->ordinal])) { /* its first context is being made */
-        if (!device_is_unlimited(device))
-            device_follow_job(device);
-        return;
-    }
-    const uint64_t given = bytes ? give_idle(device, bytes) : 0;
     if (given) { /* before the lease goes down: others see then who has lent */
         ledger_note_lent(device->ledger, given);
         events_note_bytes(RECORDING_LEND, device->ordinal, given, (uint64_t)ledger_asker(device->ledger));
@@ -98,6 +90,39 @@ static void answer(struct device *device, uint64_t bytes)
                                            .cached = pools_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->limit)};
     ledger_publish(device->ledger, &figures);
+}
+
+/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
+static void answer(struct device *device, uint64_t bytes)
+{
+    if (atomic_load(&may_lend[device->ordinal]))
+        conclude(device, bytes ? give_idle(device, bytes) : 0);
+    else if (!device_is_unlimited(device)) /* its first context is being made */
+        device_follow_job(device);
+}
+
+/* Returns true if a process waits, and the driver's own pools have idle memory that a stream may not have
+ * come to yet. Then nobody tells when it has. */
+static bool may_be_freed_soon(struct device *device)
+{
+    return atomic_load(&may_lend[device->ordinal]) && ledger_is_waited_for(device->ledger) &&
+           !capture_any() && drivers_pools_idle_on(device->ordinal) != 0;
+}
+
+/* Trims the driver's own pools again after growing pauses, until a question comes or SOON_MS have passed. */
+static void give_what_is_freed_soon(struct device *device)
+{
+    bool more = true;
+
+    for (unsigned ms = 1; more && ms <= SOON_MS; ms *= 2) {
+        atomic_fetch_add(&working, 1);
+        more = !atomic_load(&stopping) && may_be_freed_soon(device);
+        const uint64_t given = more ? drivers_pools_give(device->ordinal) : 0;
+        if (given)
+            conclude(device, given);
+        atomic_fetch_sub(&working, 1);
+        more = more && !ledger_nap(device->ledger, ms);
+    }
 }
 
 /* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
@@ -117,6 +142,8 @@ static void *serve(void *argument)
             recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
         ledger_answer(device->ledger, 0);
+        if (__builtin_expect(ledger_is_waited_for(device->ledger), 0))
+            give_what_is_freed_soon(device);
     }
     return NULL;
 }
@@ -170,6 +197,9 @@ void lend_listen(struct device *device)
 {
     if (!device->ledger || atomic_exchange(&listens[device->ordinal], true))
         return;
+    int end = atomic_load(&listens_end);
+    while (device->ordinal >= end && !atomic_compare_exchange_weak(&listens_end, &end, device->ordinal + 1))
+        ;
     ledger_on_long_wait(device->ledger, say_long_wait, device);
     /* Without the thread this process lends nothing; the others wait only a limited time for its answers. */
     thread_start(serve, device);
@@ -193,6 +223,16 @@ void lend_freed(struct device *device)
         ledger_ask_self(device->ledger, UINT64_MAX);
     else if (device && device->ledger && __builtin_expect(ledger_above_high(device->ledger) != 0, 0))
         ledger_ask_self(device->ledger, ledger_above_high(device->ledger));
+}
+
+void lend_freed_somewhere(void)
+{
+    const int end = atomic_load_explicit(&listens_end, memory_order_relaxed);
+
+    for (int i = 0; i < end; i++) {
+        if (atomic_load_explicit(&listens[i], memory_order_acquire))
+            lend_freed(device_listed(i));
+    }
 }
 
 static unsigned patience_ms(uint64_t bytes)

@@ -142,6 +142,9 @@ bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsi
  * noted yet. Returns false after ledger_wake. One thread of the process listens. */
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
 void ledger_answer(struct ledger *ledger, uint64_t given);
+/* For the listening thread, after ledger_answer: sleeps timeout_ms at most. Returns true as soon as
+ * ledger_listen would not sleep. */
+bool ledger_nap(struct ledger *ledger, unsigned timeout_ms);
 /* Notes that idle memory was given back for another process. */
 void ledger_note_lent(struct ledger *ledger, uint64_t bytes);
 /* Between the two: returns the process that asked for most, or that waits longest if this process put the

@@ -22,6 +22,12 @@ foreach(name pointers waits captures room pointers_ipc)
 endforeach()
 gpucap_test(job TIMEOUT 600 LIBS cli_support SOURCES job.c)
 add_dependencies(job prog_job fill_dl gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
+# The one that waits is entered into the ledger by the program itself.
+add_executable(prog_wakes prog_wakes.c prog_check.c ${LEDGER_SOURCES})
+target_link_libraries(prog_wakes PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
+set_target_properties(prog_wakes PROPERTIES SKIP_BUILD_RPATH ON)
+gpucap_test(wakes LIBS cli_support SOURCES wakes.c)
+add_dependencies(wakes prog_wakes gpucap_library simgpu_cuda simgpu_nvml)
 # Python is not built with a sanitizer.
 if(NOT GPUCAP_SANITIZE)
   gpucap_test(nudge_python TIMEOUT 120 LIBS cli_support SOURCES nudge_python.c)
