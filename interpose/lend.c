@@ -28,7 +28,8 @@
 #define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
 #define LONG_WAIT_MS     2000
-#define SOON_MS          64 /* the longest pause between two looks at memory that a stream frees */
+#define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
+#define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
 
 static atomic_bool listens[DEVICE_MAX];  /* there is a thread for the card */
 static atomic_bool may_lend[DEVICE_MAX]; /* and it may call the driver */
@@ -125,6 +126,26 @@ static void give_what_is_freed_soon(struct device *device)
     }
 }
 
+/* Says once that others no longer find this process. Its job's other processes, which have the same file, go
+ * on sharing their budget with it. */
+static void check_ledger(const struct device *device)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+
+    if (ledger_is_removed(device->ledger) && log_first(&said))
+        log_error("the ledger of device %d was removed: processes that start now do not share %s with this "
+                  "one, and do not lend to it; restart the job, and leave the folder alone",
+                  device->ordinal, ledger_shares(device->ledger) ? "the job's max" : "the card");
+}
+
+/* Sleeps until there is a question. Returns false at the end of the process. */
+static bool hear(struct device *device, uint64_t *bytes)
+{
+    while (!ledger_nap(device->ledger, CHECK_MS))
+        check_ledger(device);
+    return ledger_listen(device->ledger, bytes);
+}
+
 /* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
  * the other. */
 static void *serve(void *argument)
@@ -134,7 +155,7 @@ static void *serve(void *argument)
     uint64_t bytes;
 
     ledger_folder(library_options()->ledger, folder, sizeof(folder));
-    while (ledger_listen(device->ledger, &bytes)) {
+    while (hear(device, &bytes)) {
         atomic_fetch_add(&working, 1);
         if (!atomic_load(&stopping))
             answer(device, bytes);

@@ -54,6 +54,9 @@ int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, ch
 /* The same for an existing ledger: makes and replaces nothing. -ENODATA: it is damaged or of another version,
  * and no process uses it; the next one that opens it will replace it. Root may open those of all users. */
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
+/* Returns true if the file was removed while this process uses it. Programs that start later make another
+ * one. */
+bool ledger_is_removed(const struct ledger *ledger);
 /* Gives up the slot and unmaps the file. */
 void ledger_close(struct ledger *ledger);
 

@@ -62,6 +62,14 @@ bool ledger_is_open(const struct ledger *ledger)
     return ledger_is_file(ledger, ledger->fd);
 }
 
+bool ledger_is_removed(const struct ledger *ledger)
+{
+    struct stat status;
+
+    return fstat(ledger->fd, &status) == 0 && status.st_dev == ledger->device &&
+           status.st_ino == ledger->inode && status.st_nlink == 0;
+}
+
 struct flock ledger_slot_lock(int first, int count)
 {
     return (struct flock){

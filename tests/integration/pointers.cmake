@@ -22,6 +22,8 @@ foreach(name pointers waits captures room pointers_ipc)
 endforeach()
 gpucap_test(job TIMEOUT 600 LIBS cli_support SOURCES job.c)
 add_dependencies(job prog_job fill_dl gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
+gpucap_test(ceiling LIBS cli_support SOURCES ceiling.c)
+add_dependencies(ceiling prog_job gpucap_library gpucap_command simgpu_cuda simgpu_nvml)
 # The one that waits is entered into the ledger by the program itself.
 add_executable(prog_wakes prog_wakes.c prog_check.c ${LEDGER_SOURCES})
 target_link_libraries(prog_wakes PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -165,6 +166,23 @@ static void pool_destroyed(void)
     expect_told(before);
 }
 
+static void remove_ledger(const char *uuid, void *unused)
+{
+    char path[LEDGER_PATH];
+
+    (void)unused;
+    snprintf(path, sizeof(path), "%s/%s.ledger", getenv("GPUCAP_LEDGER"), uuid);
+    MUST(0, unlink(path));
+}
+
+/* The ledger goes away; then this program runs until it is ended. */
+static void ledger_removed(void)
+{
+    prog_context(0);
+    MUST(0, ledger_each_card(getenv("GPUCAP_LEDGER"), remove_ledger, NULL));
+    sleep(PATIENCE_S);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -173,6 +191,7 @@ int main(int argc, char **argv)
         {"stream_ordered_behind_work", stream_ordered_behind_work},
         {"graph_trim", graph_trim},
         {"pool_destroyed", pool_destroyed},
+        {"ledger_removed", ledger_removed},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));

@@ -1,5 +1,5 @@
-/* wakes: a process that waits for memory of its job is told of every free, without having to ask again. Each
- * way to free is a scenario of prog_wakes, which checks itself. */
+/* wakes: a process that waits for memory of its job is told of every free, without having to ask again; and
+ * people are told when a ledger is removed. Each case is a scenario of prog_wakes, which checks itself. */
 #include <unity.h>
 
 #include "cli_support.h"
@@ -15,7 +15,7 @@ void tearDown(void)
     cli_tear_down();
 }
 
-static void expect_success(const char *scenario)
+static struct spawn_env *wrapped(void)
 {
     struct spawn_env *env = spawn_env_new();
 
@@ -25,6 +25,12 @@ static void expect_success(const char *scenario)
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     spawn_env_set(env, "GPUCAP_GROUP", "both");
     spawn_env_set(env, "GPUCAP_LEDGER", cli_path("ledger"));
+    return env;
+}
+
+static void expect_success(const char *scenario)
+{
+    struct spawn_env *env = wrapped();
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_wakes"), scenario, NULL}, NULL);
     spawn_env_free(env);
@@ -54,6 +60,27 @@ static void test_the_end_of_a_pool_tells_the_one_that_waits(void)
     expect_success("pool_destroyed");
 }
 
+/* $0: the program; $1: where its stderr goes. */
+static void test_a_ledger_that_is_removed_under_a_job_is_said_once(void)
+{
+    static const char script[] = "\"$0\" ledger_removed 2>\"$1\" & "
+                                 "until grep -q removed \"$1\"; do kill -0 $! || exit 1; sleep 0.02; done; "
+                                 "kill $!; wait $! 2>/dev/null; cat \"$1\"";
+    struct spawn_env *env = wrapped();
+    struct spawn_result r =
+        spawn_run(env,
+                  (const char *[]){"sh", "-c", script, spawn_build_path("tests/integration/prog_wakes"),
+                                   cli_path("stderr"), NULL},
+                  NULL);
+
+    spawn_env_free(env);
+    TEST_ASSERT_EQUAL_STRING("gpucap: the ledger of device 0 was removed: processes that start now do not "
+                             "share the job's max with this one, and do not lend to it; restart the job, and "
+                             "leave the folder alone\n",
+                             r.out);
+    spawn_result_free(&r);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -61,5 +88,6 @@ int main(void)
     RUN_TEST(test_a_stream_that_comes_to_a_free_later_tells_the_one_that_waits);
     RUN_TEST(test_memory_of_graphs_given_back_tells_the_one_that_waits);
     RUN_TEST(test_the_end_of_a_pool_tells_the_one_that_waits);
+    RUN_TEST(test_a_ledger_that_is_removed_under_a_job_is_said_once);
     return UNITY_END();
 }
