@@ -238,12 +238,21 @@ void lend_start(struct device *device)
     lend_listen(device);
 }
 
+/* Has the card's thread give back what another process or the job's `high` needs. */
+static void lend_now(struct ledger *ledger)
+{
+    const uint64_t above = ledger_above_high(ledger);
+
+    if (ledger_is_waited_for(ledger))
+        ledger_ask_self(ledger, UINT64_MAX);
+    else if (above)
+        ledger_ask_self(ledger, above);
+}
+
 void lend_freed(struct device *device)
 {
-    if (device && device->ledger && __builtin_expect(ledger_is_waited_for(device->ledger), 0))
-        ledger_ask_self(device->ledger, UINT64_MAX);
-    else if (device && device->ledger && __builtin_expect(ledger_above_high(device->ledger) != 0, 0))
-        ledger_ask_self(device->ledger, ledger_above_high(device->ledger));
+    if (device && device->ledger && __builtin_expect(ledger_is_needed(device->ledger), 0))
+        lend_now(device->ledger);
 }
 
 void lend_freed_somewhere(void)

@@ -185,6 +185,8 @@ void ledger_end_claim(struct ledger *ledger, uint64_t need);
 
 /* Returns by how much our job, or this process without a job, is above its `high`; a few instructions. */
 uint64_t ledger_above_high(const struct ledger *ledger);
+/* Returns true if ledger_is_waited_for is true or there is a `high`; for after each free. */
+bool ledger_is_needed(const struct ledger *ledger);
 
 /* ---- waiting ---- */
 

@@ -104,6 +104,7 @@ struct ledger {
     int slot;               /* -1: none */
     struct ledger_job *job; /* NULL: none */
     uint32_t state;         /* LEDGER_MEMBER or LEDGER_VISITOR */
+    const _Atomic uint64_t *waiting, *high; /* those of our job or slot, in the file; for ledger_is_needed */
     pthread_mutex_t queue;  /* held by the thread that waits for memory: one per slot is in the queue */
     pthread_mutex_t mutex;  /* between threads of this process; taken after `queue` */
     /* guarded by mutex: lease, word, stuck and dirty */

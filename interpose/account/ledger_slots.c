@@ -187,6 +187,13 @@ uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint6
     return ledger_rouse(&slot->wanted);
 }
 
+bool ledger_is_needed(const struct ledger *ledger)
+{
+    return (atomic_load_explicit(&ledger->file->card_waiting, memory_order_relaxed) |
+            atomic_load_explicit(ledger->waiting, memory_order_relaxed) |
+            atomic_load_explicit(ledger->high, memory_order_relaxed)) != 0;
+}
+
 uint64_t ledger_above_high(const struct ledger *ledger)
 {
     const struct ledger_job *job = ledger->job;
