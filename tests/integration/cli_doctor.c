@@ -82,6 +82,14 @@ static void test_bad_setting_is_a_problem(void)
     cli_expect_out("settings   PROBLEM: ", &result);
     cli_expect_out("'lots'", &result);
     spawn_result_free(&result);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config"), 0700));
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config/gpucap.conf"), 0700));
+    result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out(".config/gpucap.conf: Is a directory\n", &result);
+    TEST_ASSERT_NULL(strstr(result.out, ": read\n"));
+    spawn_result_free(&result);
     spawn_env_free(env);
 }
 
