@@ -133,9 +133,9 @@ static void check_ledger(const struct device *device)
     static atomic_flag said = ATOMIC_FLAG_INIT;
 
     if (ledger_is_removed(device->ledger) && log_first(&said))
-        log_error("the ledger of device %d was removed: processes that start now do not share %s with this "
-                  "one, and do not lend to it; restart the job, and leave the folder alone",
-                  device->ordinal, ledger_shares(device->ledger) ? "the job's max" : "the card");
+        log_error("the ledger of device %d was removed: programs that start now %s", device->ordinal,
+                  ledger_shares(device->ledger) ? "have the job's max once more; restart the job"
+                                                : "do not see this one");
 }
 
 /* Sleeps until there is a question. Returns false at the end of the process. */
