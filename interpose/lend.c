@@ -30,6 +30,7 @@
 #define LONG_WAIT_MS     2000
 #define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
 #define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
+#define TELL_MS          20   /* the shortest time between two frees of such memory that tell */
 
 static atomic_bool listens[DEVICE_MAX];  /* there is a thread for the card */
 static atomic_bool may_lend[DEVICE_MAX]; /* and it may call the driver */
@@ -102,27 +103,32 @@ static void answer(struct device *device, uint64_t bytes)
         device_follow_job(device);
 }
 
-/* Returns true if a process waits, and the driver's own pools have idle memory that a stream may not have
- * come to yet. Then nobody tells when it has. */
-static bool may_be_freed_soon(struct device *device)
+/* Trims the driver's own pools, and publishes figures if the driver holds less for them or for graphs than
+ * *held, which is updated. */
+static void give_drivers_own(struct device *device, uint64_t *held)
 {
-    return atomic_load(&may_lend[device->ordinal]) && ledger_is_waited_for(device->ledger) &&
-           !capture_any() && drivers_pools_idle_on(device->ordinal) != 0;
+    const uint64_t given = capture_any() ? 0 : drivers_pools_give(device->ordinal);
+    const uint64_t now = drivers_pools_held(device->ordinal);
+
+    if (given || now < *held)
+        conclude(device, given);
+    *held = now;
 }
 
-/* Trims the driver's own pools again after growing pauses, until a question comes or SOON_MS have passed. */
+/* A stream may come to a free long after the call, and not every free tells (lend_freed_somewhere): while a
+ * process waits, looks again after growing pauses, until a question comes or SOON_MS have passed. */
 static void give_what_is_freed_soon(struct device *device)
 {
+    uint64_t held = UINT64_MAX; /* the first look publishes: the answer may have been too early */
     bool more = true;
 
     for (unsigned ms = 1; more && ms <= SOON_MS; ms *= 2) {
+        more = !ledger_nap(device->ledger, ms) && ledger_is_waited_for(device->ledger);
         atomic_fetch_add(&working, 1);
-        more = !atomic_load(&stopping) && may_be_freed_soon(device);
-        const uint64_t given = more ? drivers_pools_give(device->ordinal) : 0;
-        if (given)
-            conclude(device, given);
+        more = more && !atomic_load(&stopping) && atomic_load(&may_lend[device->ordinal]);
+        if (more)
+            give_drivers_own(device, &held);
         atomic_fetch_sub(&working, 1);
-        more = more && !ledger_nap(device->ledger, ms);
     }
 }
 
@@ -255,13 +261,28 @@ void lend_freed(struct device *device)
         lend_now(device->ledger);
 }
 
+/* The same, at most once in TELL_MS: each time the driver's pools are trimmed, and the program has to fill
+ * them again. give_what_is_freed_soon finds what is freed in between. */
+static void lend_seldom(struct device *device)
+{
+    static _Atomic uint64_t told[DEVICE_MAX]; /* clock_ms */
+    const uint64_t now = clock_ms();
+    uint64_t last = atomic_load(&told[device->ordinal]);
+
+    if (now - last >= TELL_MS && atomic_compare_exchange_strong(&told[device->ordinal], &last, now))
+        lend_now(device->ledger);
+}
+
 void lend_freed_somewhere(void)
 {
     const int end = atomic_load_explicit(&listens_end, memory_order_relaxed);
 
     for (int i = 0; i < end; i++) {
-        if (atomic_load_explicit(&listens[i], memory_order_acquire))
-            lend_freed(device_listed(i));
+        struct device *device =
+            atomic_load_explicit(&listens[i], memory_order_acquire) ? device_listed(i) : NULL;
+
+        if (device && device->ledger && __builtin_expect(ledger_is_needed(device->ledger), 0))
+            lend_seldom(device);
     }
 }
 

@@ -55,13 +55,18 @@ static void begin_wait(void)
 }
 
 /* Waits until the library has given up the lease of the block. */
-static void expect_told(uint64_t before)
+static void expect_given(uint64_t before)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
 
     for (int i = 0; i < PATIENCE_S * 1000 && lease() + BLOCK > before; i++)
         nanosleep(&pause, NULL);
     MUST(true, lease() + BLOCK <= before);
+}
+
+static void expect_told(uint64_t before)
+{
+    expect_given(before);
     ledger_close(ledger);
 }
 
@@ -76,6 +81,26 @@ static void stream_ordered(void)
     const uint64_t before = lease();
     MUST(0, cuMemFreeAsync(block, NULL));
     expect_told(before);
+}
+
+/* One after the other, in a short time. */
+static void stream_ordered_frees(void)
+{
+    enum { BLOCKS = 3 };
+    CUdeviceptr blocks[BLOCKS];
+
+    prog_context(0);
+    for (int i = 0; i < BLOCKS; i++)
+        MUST(0, cuMemAllocAsync(&blocks[i], BLOCK, NULL));
+    MUST(0, cuStreamSynchronize(NULL));
+    begin_wait();
+    for (int i = 0; i < BLOCKS; i++) {
+        const uint64_t before = lease();
+
+        MUST(0, cuMemFreeAsync(blocks[i], NULL));
+        expect_given(before);
+    }
+    ledger_close(ledger);
 }
 
 static void stream_ordered_plain_free(void)
@@ -139,11 +164,14 @@ static void graph_trim(void)
     MUST(0, cuStreamEndCapture(stream, &graph));
     MUST(0, cuGraphInstantiate(&exec, graph, 0));
     MUST(0, cuGraphLaunch(exec, stream));
+    MUST(0, cuMemAllocAsync(&block, BLOCK, stream));
     MUST(0, cuStreamSynchronize(stream));
     begin_wait();
     const uint64_t before = lease();
-    MUST(0, cuDeviceGraphMemTrim(0));
-    expect_told(before);
+    MUST(0, cuMemFreeAsync(block, stream));
+    expect_given(before);
+    MUST(0, cuDeviceGraphMemTrim(0)); /* right after another free */
+    expect_told(before - BLOCK);
 }
 
 static void pool_destroyed(void)
@@ -187,6 +215,7 @@ int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
         {"stream_ordered", stream_ordered},
+        {"stream_ordered_frees", stream_ordered_frees},
         {"stream_ordered_plain_free", stream_ordered_plain_free},
         {"stream_ordered_behind_work", stream_ordered_behind_work},
         {"graph_trim", graph_trim},

@@ -42,6 +42,7 @@ static void expect_success(const char *scenario)
 static void test_a_stream_ordered_free_tells_the_one_that_waits(void)
 {
     expect_success("stream_ordered");
+    expect_success("stream_ordered_frees");
     expect_success("stream_ordered_plain_free");
 }
 
