@@ -1,5 +1,5 @@
-/* manual: manual pages in man(7) form, and --help, written from the tables that also drive a program's parser.
- * Used by gpucap and by the programs of the harness. Owns no lock. */
+/* manual: manual pages in man(7) form, and --help, written from the tables that also drive a program's
+ * parser. Used by gpucap and by the programs of the harness. Owns no lock. */
 #ifndef GPUCAP_MANUAL_H
 #define GPUCAP_MANUAL_H
 
