@@ -136,12 +136,10 @@ static void give_what_is_freed_soon(struct device *device)
  * on sharing their budget with it. */
 static void check_ledger(const struct device *device)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-
-    if (ledger_is_removed(device->ledger) && log_first(&said))
-        log_error("the ledger of device %d was removed: programs that start now %s", device->ordinal,
-                  ledger_shares(device->ledger) ? "have the job's max once more; restart the job"
-                                                : "do not see this one");
+    if (ledger_is_removed(device->ledger))
+        LOG_ERROR_ONCE("the ledger of device %d was removed: programs that start now %s", device->ordinal,
+                       ledger_shares(device->ledger) ? "have the job's max once more; restart the job"
+                                                     : "do not see this one");
 }
 
 /* Sleeps until there is a question. Returns false at the end of the process. */
