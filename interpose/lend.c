@@ -28,9 +28,13 @@
 #define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
 #define LONG_WAIT_MS     2000
+#define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
+#define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
+#define TELL_MS          20   /* the shortest time between two frees of such memory that tell */
 
 static atomic_bool listens[DEVICE_MAX];  /* there is a thread for the card */
 static atomic_bool may_lend[DEVICE_MAX]; /* and it may call the driver */
+static atomic_int listens_end;           /* one more than the highest such card */
 static atomic_int working;               /* threads that may be in the driver */
 static atomic_bool stopping;             /* for good */
 
@@ -68,26 +72,16 @@ static uint64_t give_idle(struct device *device, uint64_t bytes)
     struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
 
     pools_each(give_back, &wanted);
-    if (wanted.given < bytes) {
-        const uint64_t before = drivers_pools_held(device->ordinal);
-
-        drivers_pools_trim(device->ordinal);
-        wanted.given += sums_minus(before, drivers_pools_held(device->ordinal));
-    }
+    if (wanted.given < bytes)
+        wanted.given += drivers_pools_give(device->ordinal);
     if (wanted.given < bytes && nudge_python(device->ordinal, bytes - wanted.given))
         pools_each(give_back, &wanted);
     return wanted.given;
 }
 
-/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
-static void answer(struct device *device, uint64_t bytes)
+/* Notes what was given back, follows the limit and publishes figures. */
+static void conclude(struct device *device, uint64_t given)
 {
-    if (!atomic_load(&may_lend[device->ordinal])) { /* its first context is being made */
-        if (!device_is_unlimited(device))
-            device_follow_job(device);
-        return;
-    }
-    const uint64_t given = bytes ? give_idle(device, bytes) : 0;
     if (given) { /* before the lease goes down: others see then who has lent */
         ledger_note_lent(device->ledger, given);
         events_note_bytes(RECORDING_LEND, device->ordinal, given, (uint64_t)ledger_asker(device->ledger));
@@ -100,6 +94,62 @@ static void answer(struct device *device, uint64_t bytes)
     ledger_publish(device->ledger, &figures);
 }
 
+/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
+static void answer(struct device *device, uint64_t bytes)
+{
+    if (atomic_load(&may_lend[device->ordinal]))
+        conclude(device, bytes ? give_idle(device, bytes) : 0);
+    else if (!device_is_unlimited(device)) /* its first context is being made */
+        device_follow_job(device);
+}
+
+/* Trims the driver's own pools, and publishes figures if the driver holds less for them or for graphs than
+ * *held, which is updated. */
+static void give_drivers_own(struct device *device, uint64_t *held)
+{
+    const uint64_t given = capture_any() ? 0 : drivers_pools_give(device->ordinal);
+    const uint64_t now = drivers_pools_held(device->ordinal);
+
+    if (given || now < *held)
+        conclude(device, given);
+    *held = now;
+}
+
+/* A stream may come to a free long after the call, and not every free tells (lend_freed_somewhere): while a
+ * process waits, looks again after growing pauses, until a question comes or SOON_MS have passed. */
+static void give_what_is_freed_soon(struct device *device)
+{
+    uint64_t held = UINT64_MAX; /* the first look publishes: the answer may have been too early */
+    bool more = true;
+
+    for (unsigned ms = 1; more && ms <= SOON_MS; ms *= 2) {
+        more = !ledger_nap(device->ledger, ms) && ledger_is_waited_for(device->ledger);
+        atomic_fetch_add(&working, 1);
+        more = more && !atomic_load(&stopping) && atomic_load(&may_lend[device->ordinal]);
+        if (more)
+            give_drivers_own(device, &held);
+        atomic_fetch_sub(&working, 1);
+    }
+}
+
+/* Says once that others no longer find this process. Its job's other processes, which have the same file, go
+ * on sharing their budget with it. */
+static void check_ledger(const struct device *device)
+{
+    if (ledger_is_removed(device->ledger))
+        LOG_ERROR_ONCE("the ledger of device %d was removed: programs that start now %s", device->ordinal,
+                       ledger_shares(device->ledger) ? "have the job's max once more; restart the job"
+                                                     : "do not see this one");
+}
+
+/* Sleeps until there is a question. Returns false at the end of the process. */
+static bool hear(struct device *device, uint64_t *bytes)
+{
+    while (!ledger_nap(device->ledger, CHECK_MS))
+        check_ledger(device);
+    return ledger_listen(device->ledger, bytes);
+}
+
 /* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
  * the other. */
 static void *serve(void *argument)
@@ -109,7 +159,7 @@ static void *serve(void *argument)
     uint64_t bytes;
 
     ledger_folder(library_options()->ledger, folder, sizeof(folder));
-    while (ledger_listen(device->ledger, &bytes)) {
+    while (hear(device, &bytes)) {
         atomic_fetch_add(&working, 1);
         if (!atomic_load(&stopping))
             answer(device, bytes);
@@ -117,6 +167,8 @@ static void *serve(void *argument)
             recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
         ledger_answer(device->ledger, 0);
+        if (__builtin_expect(ledger_is_waited_for(device->ledger), 0))
+            give_what_is_freed_soon(device);
     }
     return NULL;
 }
@@ -170,6 +222,9 @@ void lend_listen(struct device *device)
 {
     if (!device->ledger || atomic_exchange(&listens[device->ordinal], true))
         return;
+    int end = atomic_load(&listens_end);
+    while (device->ordinal >= end && !atomic_compare_exchange_weak(&listens_end, &end, device->ordinal + 1))
+        ;
     ledger_on_long_wait(device->ledger, say_long_wait, device);
     /* Without the thread this process lends nothing; the others wait only a limited time for its answers. */
     thread_start(serve, device);
@@ -187,12 +242,46 @@ void lend_start(struct device *device)
     lend_listen(device);
 }
 
+/* Has the card's thread give back what another process or the job's `high` needs. */
+static void lend_now(struct ledger *ledger)
+{
+    const uint64_t above = ledger_above_high(ledger);
+
+    if (ledger_is_waited_for(ledger))
+        ledger_ask_self(ledger, UINT64_MAX);
+    else if (above)
+        ledger_ask_self(ledger, above);
+}
+
 void lend_freed(struct device *device)
 {
-    if (device && device->ledger && __builtin_expect(ledger_is_waited_for(device->ledger), 0))
-        ledger_ask_self(device->ledger, UINT64_MAX);
-    else if (device && device->ledger && __builtin_expect(ledger_above_high(device->ledger) != 0, 0))
-        ledger_ask_self(device->ledger, ledger_above_high(device->ledger));
+    if (device && device->ledger && __builtin_expect(ledger_is_needed(device->ledger), 0))
+        lend_now(device->ledger);
+}
+
+/* The same, at most once in TELL_MS: each time the driver's pools are trimmed, and the program has to fill
+ * them again. give_what_is_freed_soon finds what is freed in between. */
+static void lend_seldom(struct device *device)
+{
+    static _Atomic uint64_t told[DEVICE_MAX]; /* clock_ms */
+    const uint64_t now = clock_ms();
+    uint64_t last = atomic_load(&told[device->ordinal]);
+
+    if (now - last >= TELL_MS && atomic_compare_exchange_strong(&told[device->ordinal], &last, now))
+        lend_now(device->ledger);
+}
+
+void lend_freed_somewhere(void)
+{
+    const int end = atomic_load_explicit(&listens_end, memory_order_relaxed);
+
+    for (int i = 0; i < end; i++) {
+        struct device *device =
+            atomic_load_explicit(&listens[i], memory_order_acquire) ? device_listed(i) : NULL;
+
+        if (device && device->ledger && __builtin_expect(ledger_is_needed(device->ledger), 0))
+            lend_seldom(device);
+    }
 }
 
 static unsigned patience_ms(uint64_t bytes)

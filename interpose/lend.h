@@ -21,6 +21,9 @@ void lend_start(struct device *device);
 /* Call after memory became free: has the card's thread lend it if a process of the job waits for memory.
  * Costs a few instructions if none does. */
 void lend_freed(struct device *device);
+/* The same where the card is not known: for stream-ordered memory and graphs. Makes no driver call. After
+ * many frees in a short time the thread may lend the last of them 64 ms later. */
+void lend_freed_somewhere(void);
 
 /* A request that waits for a full card. All zero at first. */
 struct lend_wait {

@@ -539,8 +539,11 @@ static void forget_block(struct block block)
 
 CUresult route_free_end(const struct route_release *release, CUresult result)
 {
-    if (!release->known)
+    if (!release->known) { /* stream-ordered memory, or a graph's */
+        if (result == CUDA_SUCCESS)
+            lend_freed_somewhere();
         return result;
+    }
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED)
         forget_block(release->block);
     else

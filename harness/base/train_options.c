@@ -218,27 +218,24 @@ enum status train_options_parse(struct train_options *options, int argc, char **
     return status;
 }
 
+#define HELP_COLUMN 26 /* of what an option does */
+
 static const char description[] =
     "Trains a model on the CUDA device, or on simgpu under `gpucap run --sim`.\n"
     "Prints progress on stderr and one line of key=value results on stdout.\n";
 static const char exit_status[] = "0 done, 1 bad data or device or a failure, 2 bad option, 3 out of "
-                                  "memory,\n4 a loss or gradient is not finite (--on-nan),\n5 ended by "
+                                  "memory, 4 a loss or gradient is not finite (--on-nan), 5 ended by "
                                   "SIGTERM or SIGINT after a checkpoint (--save).\n";
 
 void train_options_print_help(FILE *out)
 {
-    enum { NAME_WIDTH = 30 };
-
-    fprintf(out, "Usage: train [option]...\n%sExit status: %s\nOptions:\n", description, exit_status);
+    fprintf(out, "Usage: train [option]...\n%s", description);
+    manual_wrapped(out, fprintf(out, "Exit status:"), 0, exit_status);
+    fputs("\nOptions:\n", out);
     for (size_t i = 0; i < train_options_table_size; i++) {
         const struct option_entry *entry = &train_options_table[i];
-        int width = entry->value_name ? fprintf(out, "  --%s=%s", entry->name, entry->value_name)
-                                      : fprintf(out, "  --%s", entry->name);
 
-        fprintf(out, "%*s%s", width < NAME_WIDTH ? NAME_WIDTH - width : 1, "", entry->help);
-        if (entry->initial)
-            fprintf(out, " [%s]", entry->initial);
-        fputc('\n', out);
+        manual_help(out, entry->name, entry->value_name, HELP_COLUMN, entry->help, entry->initial);
     }
 }
 

@@ -66,21 +66,19 @@ static int refuse(struct fleet_plan *plan, const char *format, ...)
 static const char synopsis[] =
     "[--OPTION[=VALUE]]... -- PROGRAM [ARGUMENT]... [-- PROGRAM [ARGUMENT]...]...\n";
 static const char description[] =
-    "Starts many trainings at once, each under its own cap, shows a line for each, survives the death\n"
+    "Starts many trainings at once, each under its own cap, shows a line for each, survives the death "
     "of any, and reports throughput. A name without a slash means the program beside this one first.\n";
 static const char exit_status[] =
     "0 when all ended well, 1 when some did not, 2 for a bad option, 128 + N after signal N.\n";
 
 void fleet_plan_help(FILE *out)
 {
-    fprintf(out, "usage: fleet %s%sExit status: %s\n", synopsis, description, exit_status);
-    for (int i = 0; i < OPTIONS; i++) {
-        char name[64];
-
-        snprintf(name, sizeof(name), "--%s%s%s", table[i].name, table[i].form ? "=" : "",
-                 table[i].form ? table[i].form : "");
-        fprintf(out, "  %-26s %s\n", name, table[i].help);
-    }
+    manual_wrapped(out, fprintf(out, "usage: fleet"), 7, synopsis);
+    manual_wrapped(out, 0, 0, description);
+    manual_wrapped(out, fprintf(out, "Exit status:"), 0, exit_status);
+    fputc('\n', out);
+    for (int i = 0; i < OPTIONS; i++)
+        manual_help(out, table[i].name, table[i].form, 26, table[i].help, NULL);
 }
 
 void fleet_plan_manual(FILE *out)

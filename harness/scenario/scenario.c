@@ -101,24 +101,22 @@ static const struct {
 
 static const char synopsis[] = "[option...] all | LETTER... | --from=FILE\n";
 static const char description[] =
-    "Measures what the library buys, by trainings that it runs itself: one letter each.\n"
+    "Measures what the library buys, by trainings that it runs itself: one letter each. "
     "On a GPU, a card of SIZE is the same GPU with the rest held by a ballast process.\n";
 static const char exit_status[] =
     "0 done, 1 a scenario could not be run, 2 bad option, 128 + N after signal N.\n";
 
 static void print_help(FILE *out)
 {
-    fprintf(out, "usage: scenarios %s%sExit status: %s\n", synopsis, description, exit_status);
-    for (int i = 0; i < SCENARIOS; i++)
-        fprintf(out, "  %c  %s\n", scenarios[i].letter, scenarios[i].title);
+    fprintf(out, "usage: scenarios %s", synopsis);
+    manual_wrapped(out, 0, 0, description);
+    manual_wrapped(out, fprintf(out, "Exit status:"), 0, exit_status);
     fputc('\n', out);
-    for (int i = 0; i < OPTIONS; i++) {
-        char name[64];
-
-        snprintf(name, sizeof(name), "--%s%s%s", options[i].name, options[i].form ? "=" : "",
-                 options[i].form ? options[i].form : "");
-        fprintf(out, "  %-20s %s\n", name, options[i].help);
-    }
+    for (int i = 0; i < SCENARIOS; i++)
+        manual_wrapped(out, fprintf(out, "  %c ", scenarios[i].letter), 5, scenarios[i].title);
+    fputc('\n', out);
+    for (int i = 0; i < OPTIONS; i++)
+        manual_help(out, options[i].name, options[i].form, 23, options[i].help, NULL);
 }
 
 static void print_manual(FILE *out)

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "interpose/base/lock.h"
+#include "interpose/base/sums.h"
 
 #define POOLS_MAX 1024 /* a program has one or two; a request of a pool beyond these is refused */
 
@@ -142,6 +143,19 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
 static uint64_t trim(CUmemoryPool pool)
 {
     return idle_in(pool) && driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
+}
+
+static uint64_t give(CUmemoryPool pool)
+{
+    const uint64_t before = reserved_by(pool), idle = idle_in(pool);
+    const uint64_t given = trim(pool) ? sums_minus(before, reserved_by(pool)) : 0;
+
+    return sums_smaller(given, idle);
+}
+
+uint64_t drivers_pools_give(CUdevice ordinal)
+{
+    return sum_over(ordinal, give);
 }
 
 bool drivers_pools_trim(CUdevice ordinal)

@@ -343,6 +343,8 @@ int ledger_join_within(struct ledger *ledger, const char *job, const struct ledg
         complete(ledger->job, limits);
     atomic_store(&slot->min, job ? 0 : limits->min);
     atomic_store(&slot->high, job ? 0 : limits->high);
+    ledger->waiting = ledger->job ? &ledger->job->waiting : &ledger->file->card_waiting;
+    ledger->high = ledger->job ? &ledger->job->high : &slot->high;
     enter(ledger);
     if (limits->min)
         ledger_recount(ledger);

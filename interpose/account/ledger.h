@@ -54,6 +54,9 @@ int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, ch
 /* The same for an existing ledger: makes and replaces nothing. -ENODATA: it is damaged or of another version,
  * and no process uses it; the next one that opens it will replace it. Root may open those of all users. */
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
+/* Returns true if the file was removed while this process uses it. Programs that start later make another
+ * one. */
+bool ledger_is_removed(const struct ledger *ledger);
 /* Gives up the slot and unmaps the file. */
 void ledger_close(struct ledger *ledger);
 
@@ -142,6 +145,9 @@ bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsi
  * noted yet. Returns false after ledger_wake. One thread of the process listens. */
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
 void ledger_answer(struct ledger *ledger, uint64_t given);
+/* For the listening thread, after ledger_answer: sleeps timeout_ms at most. Returns true as soon as
+ * ledger_listen would not sleep. */
+bool ledger_nap(struct ledger *ledger, unsigned timeout_ms);
 /* Notes that idle memory was given back for another process. */
 void ledger_note_lent(struct ledger *ledger, uint64_t bytes);
 /* Between the two: returns the process that asked for most, or that waits longest if this process put the
@@ -179,6 +185,8 @@ void ledger_end_claim(struct ledger *ledger, uint64_t need);
 
 /* Returns by how much our job, or this process without a job, is above its `high`; a few instructions. */
 uint64_t ledger_above_high(const struct ledger *ledger);
+/* Returns true if ledger_is_waited_for is true or there is a `high`; for after each free. */
+bool ledger_is_needed(const struct ledger *ledger);
 
 /* ---- waiting ---- */
 

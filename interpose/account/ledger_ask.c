@@ -250,18 +250,32 @@ bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeo
            ledger_await_slot(ledger, slot, question, timeout_ms);
 }
 
+/* Returns true if there is a question to this process, or none can come any more. */
+static bool is_asked(const struct ledger *ledger, uint32_t wanted)
+{
+    const struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    return !slot || atomic_load(&ledger->stopped) || atomic_load(&slot->answered) != wanted;
+}
+
+bool ledger_nap(struct ledger *ledger, unsigned timeout_ms)
+{
+    const struct ledger_slot *slot = ledger_own_slot(ledger);
+    const uint32_t wanted = slot ? atomic_load(&slot->wanted) : 0;
+
+    if (!is_asked(ledger, wanted))
+        ledger_sleep(&slot->wanted, wanted, timeout_ms);
+    return is_asked(ledger, slot ? atomic_load(&slot->wanted) : 0);
+}
+
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
 
-    for (;;) {
-        if (!slot || atomic_load(&ledger->stopped))
-            return false;
-        const uint32_t wanted = atomic_load(&slot->wanted);
-        if (atomic_load(&slot->answered) != wanted)
-            break;
-        ledger_sleep(&slot->wanted, wanted, 1000);
-    }
+    while (!ledger_nap(ledger, 1000))
+        ;
+    if (!slot || atomic_load(&ledger->stopped))
+        return false;
     ledger->hearing = atomic_load(&slot->wanted);
     const uint64_t word = atomic_exchange(&slot->wanted_bytes, 0), most = word & LEDGER_WANTED_ALL;
     *bytes = most == LEDGER_WANTED_ALL ? UINT64_MAX : most;

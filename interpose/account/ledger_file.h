@@ -104,8 +104,10 @@ struct ledger {
     int slot;               /* -1: none */
     struct ledger_job *job; /* NULL: none */
     uint32_t state;         /* LEDGER_MEMBER or LEDGER_VISITOR */
-    pthread_mutex_t queue;  /* held by the thread that waits for memory: one per slot is in the queue */
-    pthread_mutex_t mutex;  /* between threads of this process; taken after `queue` */
+    /* in the file, of our job, or of the card and our slot; for ledger_is_needed */
+    const _Atomic uint64_t *waiting, *high;
+    pthread_mutex_t queue; /* held by the thread that waits for memory: one per slot is in the queue */
+    pthread_mutex_t mutex; /* between threads of this process; taken after `queue` */
     /* guarded by mutex: lease, word, stuck and dirty */
     uint64_t lease;       /* copy of the slot's, which other processes could overwrite */
     uint32_t word;        /* the lock word as we wrote it */

@@ -261,6 +261,7 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
                             .slot = -1,
                             .patience_ms = LEDGER_PATIENCE_MS,
                             .slow_ms = LEDGER_SLOW_MS};
+    made->waiting = made->high = &made->file->card_waiting; /* until it joins */
     strcpy(made->folder, folder);
     strcpy(made->uuid, uuid);
     pthread_mutex_init(&made->queue, NULL);

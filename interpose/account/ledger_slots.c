@@ -62,6 +62,14 @@ bool ledger_is_open(const struct ledger *ledger)
     return ledger_is_file(ledger, ledger->fd);
 }
 
+bool ledger_is_removed(const struct ledger *ledger)
+{
+    struct stat status;
+
+    return fstat(ledger->fd, &status) == 0 && status.st_dev == ledger->device &&
+           status.st_ino == ledger->inode && status.st_nlink == 0;
+}
+
 struct flock ledger_slot_lock(int first, int count)
 {
     return (struct flock){
@@ -177,6 +185,13 @@ uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint6
            !atomic_compare_exchange_weak(&slot->wanted_bytes, &before, word))
         ;
     return ledger_rouse(&slot->wanted);
+}
+
+bool ledger_is_needed(const struct ledger *ledger)
+{
+    return (atomic_load_explicit(&ledger->file->card_waiting, memory_order_relaxed) |
+            atomic_load_explicit(ledger->waiting, memory_order_relaxed) |
+            atomic_load_explicit(ledger->high, memory_order_relaxed)) != 0;
 }
 
 uint64_t ledger_above_high(const struct ledger *ledger)

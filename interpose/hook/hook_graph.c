@@ -356,6 +356,7 @@ CUresult cuDeviceGraphMemTrim(CUdevice card)
     if (events_are_on())
         seen_graphs(card, held_on(card));
     graphs_end(&ask, false, 0);
+    lend_freed_somewhere();
     return result;
 }
 

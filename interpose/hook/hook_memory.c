@@ -164,5 +164,7 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAlloc
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     drivers_pools_forget(pool);
-    return driver.cuMemPoolDestroy(pool);
+    const CUresult result = driver.cuMemPoolDestroy(pool);
+    lend_freed_somewhere();
+    return result;
 }

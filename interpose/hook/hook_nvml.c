@@ -82,11 +82,21 @@ static int expected_ordinal(nvml_device card, const char *uuid)
 
 /* What a program is shown of a card. */
 struct view {
-    uint64_t limit;  /* RULES_UNLIMITED: none */
-    uint64_t used;   /* by this process; only where there is a limit */
-    uint64_t others; /* by the other processes of its job */
-    uint64_t idle;   /* idle in our pools: usable at once, so reported as free */
+    uint64_t limit;   /* RULES_UNLIMITED: none */
+    uint64_t used;    /* by this process; only where there is a limit */
+    uint64_t others;  /* by the other processes of its job */
+    uint64_t reserve; /* for the driver's own growth; likewise */
+    uint64_t room;    /* what could be allocated beside them and the reserve; only where there is a limit */
+    uint64_t idle;    /* idle in our pools: usable at once, so reported as free */
 };
+
+/* Fills in what a process that has not looked at the card yet could allocate. */
+static void look_at_unknown(struct view *view)
+{
+    view->reserve = size_resolve(&library_options()->reserve, view->limit);
+    const struct limit_state unused = {.limit = view->limit, .reserve = view->reserve};
+    view->room = limit_room(&unused);
+}
 
 /* Returns false if the program gets the card's own figures. */
 static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
@@ -100,11 +110,14 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
     const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {
         view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
+        look_at_unknown(view);
         view->idle = 0; /* a card with a pool would be known */
     } else {            /* the program may have changed the limit */
-        const struct device *device = device_get(ordinal);
+        struct device *device = device_get(ordinal);
 
         view->limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
+        view->reserve = device ? device->account.state.reserve : 0; /* constant since account_init */
+        view->room = device ? account_view(&device->account).room : 0;
         view->idle = pools_reclaimable(ordinal);
         if (device)
             atomic_store(&self.present, atomic_load(&device->card.present));
@@ -116,8 +129,8 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
     return true;
 }
 
-/* Writes the figures that the program gets. They were read one after the other while others allocate, so none
- * may go below zero or above the total. */
+/* Writes the figures that the program gets; `free` as cuMemGetInfo has it. They were read one after the other
+ * while others allocate, so none may go below zero or above the total. */
 static void tell(const struct view *view, unsigned long long *total, unsigned long long *free_bytes,
                  unsigned long long *used)
 {
@@ -130,7 +143,7 @@ static void tell(const struct view *view, unsigned long long *total, unsigned lo
     }
     *total = view->limit;
     *used = sums_smaller(sums_add(sums_minus(view->used, view->idle), view->others), view->limit);
-    *free_bytes = sums_smaller(*free_bytes + view->idle, view->limit - *used);
+    *free_bytes = sums_smaller(sums_smaller(*free_bytes, view->room) + view->idle, view->limit - *used);
 }
 
 /* NVML may call one of its own queries by name and reach our hook again: that call gets the card's own
@@ -164,8 +177,8 @@ nvml_return nvmlDeviceGetMemoryInfo_v2(nvml_device card, struct nvml_memory_v2 *
     asking = nested;
     if (result == NVML_OK && !nested && view_of(card, memory->total, &view)) {
         tell(&view, &memory->total, &memory->free, &memory->used);
-        if (view.limit != RULES_UNLIMITED)
-            memory->reserved = 0;
+        if (view.limit != RULES_UNLIMITED) /* the sum is the total here, as NVML has it */
+            memory->reserved = sums_smaller(view.reserve, view.limit - memory->used - memory->free);
     }
     return result;
 }

@@ -360,9 +360,9 @@ static int parse_line(struct options *options, const char *line, size_t length, 
         name_length--;
     int id = options_find(line, name_length);
     if (!equals || id < 0) {
-        snprintf(error, OPTIONS_ERROR_MAX,
-                 "%s: '%.*s' is not an option; accepted: lines of the form name = value", where,
-                 (int)(name_length < 60 ? name_length : 60), line);
+        snprintf(error, OPTIONS_ERROR_MAX, "%s: '%.*s' %s; accepted: lines of the form name = value", where,
+                 (int)(name_length < 60 ? name_length : 60), line,
+                 id < 0 ? "is not an option" : "has no value");
         return -EINVAL;
     }
     if (file->set[id]) {

@@ -82,6 +82,14 @@ static void test_bad_setting_is_a_problem(void)
     cli_expect_out("settings   PROBLEM: ", &result);
     cli_expect_out("'lots'", &result);
     spawn_result_free(&result);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config"), 0700));
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config/gpucap.conf"), 0700));
+    result = examine(env);
+    cli_expect_status(1, &result);
+    cli_expect_out(".config/gpucap.conf: Is a directory\n", &result);
+    TEST_ASSERT_NULL(strstr(result.out, ": read\n"));
+    spawn_result_free(&result);
     spawn_env_free(env);
 }
 
@@ -166,6 +174,30 @@ static void test_ledgers_and_their_processes_are_counted(void)
     spawn_env_free(env);
 }
 
+static void test_processes_whose_ledger_was_removed_are_named(void)
+{
+    struct spawn_env *env = healthy_env();
+    const struct member *member = members_start(MEMBERS_UUID, "job", 4096, 1024, 0);
+    char path[512], expected[128];
+
+    snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
+    TEST_ASSERT_EQUAL_INT(0, unlink(path));
+    members_start(MEMBERS_UUID, "job", 4096, 1024, 0);
+    struct spawn_result result = examine(env);
+    cli_expect_status(1, &result);
+    snprintf(expected, sizeof(expected), "the ledger of process %s was removed", members_pid(member));
+    cli_expect_out(expected, &result);
+    cli_expect_out("ledger     " MEMBERS_UUID ": 1 process\n", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "ps");
+    cli_expect_status(0, &result);
+    snprintf(expected, sizeof(expected), "gpucap: ps: process %s is not shown: its ledger was removed\n",
+             members_pid(member));
+    cli_expect_err(expected, &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 static void test_ledger_folder_that_others_can_use_is_named(void)
 {
     struct spawn_env *env = healthy_env();
@@ -237,6 +269,7 @@ int main(void)
     RUN_TEST(test_running_mps_daemon_is_seen);
     RUN_TEST(test_limit_of_mps_is_a_warning_and_is_status_1);
     RUN_TEST(test_ledgers_and_their_processes_are_counted);
+    RUN_TEST(test_processes_whose_ledger_was_removed_are_named);
     RUN_TEST(test_ledger_folder_that_others_can_use_is_named);
     RUN_TEST(test_ledger_that_cannot_be_used_is_a_problem);
     RUN_TEST(test_bad_arguments_are_refused);

@@ -207,6 +207,20 @@ static void test_a_process_that_was_killed_is_gone(void)
     spawn_result_free(&result);
 }
 
+static void test_a_folder_that_cannot_be_read_is_named(void)
+{
+    char option[4096], expected[4096];
+
+    cli_write(cli_path("plain"), "", 0, 0600);
+    snprintf(option, sizeof(option), "--ledger=%s", cli_path("plain"));
+    snprintf(expected, sizeof(expected), "the folder of the ledgers, %s, cannot be read: Not a directory\n",
+             cli_path("plain"));
+    struct spawn_result result = CLI_RUN(NULL, "ps", option);
+    cli_expect_status(125, &result);
+    cli_expect_err(expected, &result);
+    spawn_result_free(&result);
+}
+
 static void test_ledger_is_found_by_its_settings(void)
 {
     struct spawn_env *env = cli_env();
@@ -537,6 +551,7 @@ int main(void)
     RUN_TEST(test_ps_under_a_limit_shows_the_card_as_it_is);
     RUN_TEST(test_ps_without_ledgers_says_so_and_is_no_failure);
     RUN_TEST(test_a_process_that_was_killed_is_gone);
+    RUN_TEST(test_a_folder_that_cannot_be_read_is_named);
     RUN_TEST(test_ledger_is_found_by_its_settings);
     RUN_TEST(test_commands_survive_a_ledger_of_noise);
     RUN_TEST(test_ledger_of_another_version_counts_only_while_it_is_used);

@@ -185,9 +185,24 @@ static void test_nvml_tells_the_cap(void)
 
     interpose_expect(
         &run, "nvml:0 init nvml:0 ctx:0 nvml:0 alloc:100M nvml:0 free nvml:0",
-        "nvml 0 total=1024 free=1024 used=0\ninit 0\nnvml 0 total=1024 free=1024 used=0\n"
-        "ctx 0\nnvml 0 total=1024 free=512 used=512\n"
-        "alloc 0\nnvml 0 total=1024 free=412 used=612\nfree 0\nnvml 0 total=1024 free=512 used=512\n");
+        "nvml 0 total=1024 free=960 used=0\ninit 0\nnvml 0 total=1024 free=960 used=0\n"
+        "ctx 0\nnvml 0 total=1024 free=448 used=512\n"
+        "alloc 0\nnvml 0 total=1024 free=348 used=612\nfree 0\nnvml 0 total=1024 free=448 used=512\n");
+}
+
+/* Whichever of the two a program asks, it is told how much it can have. */
+static void test_nvml_and_cuda_tell_the_same_free_memory(void)
+{
+    static const char *const reserve[] = {"GPUCAP_RESERVE", "100M", "GPUCAP_DECAY", "off", NULL};
+    const struct interpose_run run = {.cap = "2G", .variables = reserve};
+
+    interpose_expect(&run,
+                     "init ctx:0 info nvml:0 nvml-v2:0 alloc:300M info nvml:0 nvml-v2:0 free info nvml:0",
+                     "init 0\nctx 0\ninfo 0 free=1436 total=2048\nnvml 0 total=2048 free=1436 used=512\n"
+                     "nvml-v2 0 total=2048 reserved=100 free=1436 used=512\n"
+                     "alloc 0\ninfo 0 free=1136 total=2048\nnvml 0 total=2048 free=1136 used=812\n"
+                     "nvml-v2 0 total=2048 reserved=100 free=1136 used=812\n"
+                     "free 0\ninfo 0 free=1436 total=2048\nnvml 0 total=2048 free=1436 used=512\n");
 }
 
 /* PyTorch's test_device_memory_used: the cache is emptied, NVML is asked, 512 MiB are allocated, and NVML's
@@ -202,18 +217,20 @@ static void test_nvml_does_not_count_what_a_pool_keeps_idle(void)
 
     for (size_t i = 0; i < sizeof(caps) / sizeof(*caps); i++) {
         const struct interpose_run run = {.cap = caps[i], .variables = keep};
-        const int total = i == 2 ? 4096 : 8192, less = total - 512, least = total - 1024;
+        const int total = i == 2 ? 4096 : 8192, reserve = i == 2 ? 64 : 0;
+        const int less = total - reserve - 512, least = total - reserve - 1024;
         char want[1024];
 
         snprintf(
             want, sizeof(want),
             "init 0\nctx 0\nnvml 0 total=%d free=%d used=512\n"
             "alloc 0\nnvml 0 total=%d free=%d used=1024\n"
-            "free 0\nnvml 0 total=%d free=%d used=512\nnvml-v2 0 total=%d reserved=0 free=%d used=512\n"
+            "free 0\nnvml 0 total=%d free=%d used=512\nnvml-v2 0 total=%d reserved=%d free=%d used=512\n"
             "held 1024\n"
-            "alloc 0\nnvml 0 total=%d free=%d used=1024\nnvml-v2 0 total=%d reserved=0 free=%d used=1024\n"
+            "alloc 0\nnvml 0 total=%d free=%d used=1024\nnvml-v2 0 total=%d reserved=%d free=%d used=1024\n"
             "held 1024\n",
-            total, less, total, least, total, less, total, less, total, least, total, least);
+            total, less, total, least, total, less, total, reserve, less, total, least, total, reserve,
+            least);
         interpose_expect(&run, steps, want);
     }
 }
@@ -226,7 +243,7 @@ static void test_nvml_tells_idle_memory_as_free_on_a_full_card(void)
                                uncapped = {.cards = "1x1G", .variables = keep};
 
     interpose_expect(&capped, "init ctx:0 alloc:800M free nvml:0 held",
-                     "init 0\nctx 0\nalloc 0\nfree 0\nnvml 0 total=1000 free=936 used=64\nheld 864\n");
+                     "init 0\nctx 0\nalloc 0\nfree 0\nnvml 0 total=1000 free=872 used=64\nheld 864\n");
     interpose_expect(&uncapped, "init ctx:0 alloc:800M free nvml:0 held",
                      "init 0\nctx 0\nalloc 0\nfree 0\nnvml 0 total=1024 free=960 used=64\nheld 864\n");
 }
@@ -296,7 +313,7 @@ static void test_each_card_has_its_own_rule(void)
                      "init total:0 total:1 total:2 nvml:1 nvml:2 ctx:1 fill:alloc:64M ctx:0 fill:alloc:64M "
                      "ctx:2 fill:alloc:1G",
                      "init 0\ntotal 0 1024\ntotal 0 2048\ntotal 0 8192\n"
-                     "nvml 0 total=2048 free=2048 used=0\nnvml 0 total=8192 free=8192 used=0\n"
+                     "nvml 0 total=2048 free=1984 used=0\nnvml 0 total=8192 free=8192 used=0\n"
                      "ctx 0\nfill alloc 2 n=23\nctx 0\nfill alloc 2 n=7\nctx 0\nfill alloc 2 n=7\n");
 }
 
@@ -319,7 +336,7 @@ static void test_a_uuid_rule_follows_the_card_and_a_number_follows_the_program(v
     for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++)
         interpose_expect(&runs[i], "init total:0 total:1 ctx:0 info nvml:1 nvml:0",
                          "init 0\ntotal 0 2048\ntotal 101 0\nctx 0\ninfo 0 free=1472 total=2048\n"
-                         "nvml 0 total=2048 free=1536 used=512\nnvml 0 total=8192 free=8192 used=0\n");
+                         "nvml 0 total=2048 free=1472 used=512\nnvml 0 total=8192 free=8192 used=0\n");
     const struct interpose_run not_visible = {.cap = by_other, .cards = "3x8G", .variables = second_only};
     interpose_expect(&not_visible, "init total:0", "init 0\ntotal 0 8192\n");
 }
@@ -445,6 +462,7 @@ int main(void)
     RUN_TEST(test_memory_comes_back_with_its_context);
     RUN_TEST(test_queries_take_null_arguments_as_the_driver_does);
     RUN_TEST(test_nvml_tells_the_cap);
+    RUN_TEST(test_nvml_and_cuda_tell_the_same_free_memory);
     RUN_TEST(test_nvml_does_not_count_what_a_pool_keeps_idle);
     RUN_TEST(test_nvml_tells_idle_memory_as_free_on_a_full_card);
     RUN_TEST(test_a_context_that_does_not_fit_is_refused_with_the_reason);

@@ -134,6 +134,7 @@ static void told(void)
         (int (*)(void *, unsigned long long *))dlsym(library, "nvmlDeviceGetMemoryInfo");
     MUST(0, nvml_memory(card, memory));
     MUST(BUDGET, memory[0]);
+    MUST(free_bytes, memory[1]);
     MUST(2 * CONTEXT + 100 * MIB, memory[2]);
     MUST(0, take(&block, HANDLE, free_bytes)); /* and can be had */
     prog_signal();

@@ -87,7 +87,9 @@ int cli_unknown(const char *where, const char *what, const char *word, const cha
         return cli_fail("%sunknown %s '%s%s' (did you mean %s%s?)", where, what, dashes, word, dashes, guess);
     if (count <= LIST_MAX)
         return unknown_of_few(where, what, word, candidates, count);
-    return cli_fail("%sunknown %s '%s%s' (see 'gpucap help')", where, what, dashes, word);
+    const int command = strcmp(what, "option") ? 0 : (int)strcspn(where, ":");
+    return cli_fail("%sunknown %s '%s%s' (see 'gpucap help%s%.*s')", where, what, dashes, word,
+                    command ? " " : "", command, where);
 }
 
 int cli_use_sim(const char *where, const char *spec, char *path, size_t size)

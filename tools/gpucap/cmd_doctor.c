@@ -12,6 +12,7 @@
 #include "tools/gpucap/symbols.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -253,11 +254,16 @@ static const char *source_text(const struct options_places *places, enum options
 
 static void say_file(const char *kind, const char *path)
 {
+    char first;
+    const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+
     if (path)
         doctor_line("settings", "%s file %s: %s", kind, path,
-                    access(path, R_OK) == 0 ? "read"
-                    : errno == ENOENT       ? "none"
-                                            : strerror(errno));
+                    fd >= 0 && read(fd, &first, 1) >= 0 ? "read"
+                    : errno == ENOENT                   ? "none"
+                                                        : strerror(errno));
+    if (fd >= 0)
+        close(fd);
 }
 
 static void list_limits(const struct options *options, const char *source, const struct probe *probe)

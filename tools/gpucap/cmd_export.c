@@ -51,6 +51,8 @@ int cmd_export(int argc, char **argv)
                         formats[format].name);
     if (formats[format].one && arguments.count > 1)
         return cli_fail("export: %s holds one process: give one recording", formats[format].name);
+    if (output_is_input("export", path, arguments.operands, arguments.count))
+        return CLI_FAILED;
     if ((status = recording_set_open(&set, "export", arguments.operands, arguments.count)))
         return status;
     FILE *out = output_open("export", path);

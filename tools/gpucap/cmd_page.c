@@ -15,6 +15,8 @@ int cmd_page(int argc, char **argv)
     const char *path = arguments_value(&arguments, "page", "output");
     if (!path)
         return cli_fail("page: where to? usage: gpucap page FILE... -o OUT.html");
+    if (output_is_input("page", path, arguments.operands, arguments.count))
+        return CLI_FAILED;
     if ((status = recording_set_open(&set, "page", arguments.operands, arguments.count)))
         return status;
     FILE *out = output_open("page", path);

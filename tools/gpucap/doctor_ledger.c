@@ -4,6 +4,7 @@
 
 #include "interpose/settings/options.h"
 #include "tools/gpucap/ledgers.h"
+#include "tools/gpucap/removed.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -76,6 +77,14 @@ static void check_card_ledgers(struct doctor_report *report, const char *path)
     ledgers_close(&ledgers);
 }
 
+static void report_removed(pid_t pid, void *report)
+{
+    doctor_problem(report, "ledger",
+                   "the ledger of process %ld was removed: its job's max does not hold for it and later "
+                   "processes together",
+                   (long)pid);
+}
+
 void doctor_check_ledger(struct doctor_report *report)
 {
     struct options options;
@@ -88,12 +97,15 @@ void doctor_check_ledger(struct doctor_report *report)
         doctor_line("ledger", "off: max holds for each process alone, and ps, set, trim and why see nothing");
         return;
     }
-    if (ledger_folder(options.ledger, path, sizeof(path)))
+    if (ledger_folder(options.ledger, path, sizeof(path))) {
         doctor_problem(report, "ledger", "the path of its folder is too long");
-    else if (access(path, F_OK) && errno == ENOENT)
+        return;
+    }
+    if (access(path, F_OK) && errno == ENOENT)
         check_absent_folder(report, path);
     else if (check_folder(report, path))
         check_card_ledgers(report, path);
+    removed_each(path, report_removed, report);
     if (!*options.ledger && (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK)))
         doctor_line("ledger",
                     "this is a container: to share a budget with programs outside, mount one folder into "

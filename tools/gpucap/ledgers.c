@@ -84,7 +84,7 @@ int ledgers_open(struct ledgers *ledgers, const char *command, const char *folde
     const int rc = ledger_each_card(ledgers->folder, open_card, ledgers);
     if (rc && rc != -ENOENT) {
         ledgers_close(ledgers);
-        return cli_fail("%s: the folder of the ledgers, %s, cannot be read: %s", command, ledgers->folder,
+        return cli_fail("%s: the folder of the ledgers, %s, cannot be read: %s", command, folder,
                         strerror(-rc));
     }
     ledgers->nvml = is_wrapped() ? NULL : cards_open(driver);

@@ -2,6 +2,7 @@
 #include "tools/gpucap/look.h"
 
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/removed.h"
 #include "interpose/settings/options.h"
 
 #include <limits.h>
@@ -42,6 +43,7 @@ int look_open(struct ledgers *ledgers, const char *command, const struct argumen
         return status;
     ledgers_look(ledgers);
     ledgers_complain(ledgers, command);
+    removed_complain(command, folder);
     return 0;
 }
 

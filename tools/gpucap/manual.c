@@ -2,6 +2,8 @@
 #include "tools/gpucap/manual.h"
 
 #include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
 
 void manual_open(FILE *out, const char *program, const char *summary)
 {
@@ -50,4 +52,57 @@ void manual_option(FILE *out, const char *name, const char *form)
         manual_text(out, form);
     }
     fputs("\\fR\n", out);
+}
+
+/* ---- --help ---- */
+
+#define HELP_WIDTH 80
+
+/* Writes words from the column on, and returns the column after them. */
+static int wrap(FILE *out, int column, int indent, const char *text)
+{
+    for (; *text; text += strspn(text, " ")) {
+        const int length = (int)strcspn(text, " \n");
+        const bool is_full = column > indent && column + 1 + length > HELP_WIDTH;
+
+        if (length && is_full) {
+            fputc('\n', out);
+            column = 0;
+        }
+        if (length)
+            column += column <= indent ? fprintf(out, "%*s%.*s", indent - column, "", length, text)
+                                       : fprintf(out, " %.*s", length, text);
+        text += length;
+        if (*text == '\n') {
+            fputc('\n', out);
+            column = 0;
+            text++;
+        }
+    }
+    return column;
+}
+
+void manual_wrapped(FILE *out, int column, int indent, const char *text)
+{
+    if (wrap(out, column, indent, text))
+        fputc('\n', out);
+}
+
+void manual_help(FILE *out, const char *name, const char *form, int indent, const char *text,
+                 const char *initial)
+{
+    int column = form ? fprintf(out, "  --%s=%s", name, form) : fprintf(out, "  --%s", name);
+
+    if (column >= indent) {
+        fputc('\n', out);
+        column = 0;
+    }
+    column = wrap(out, column, indent, text);
+    if (initial) {
+        char shown[HELP_WIDTH];
+
+        snprintf(shown, sizeof(shown), "[%s]", initial);
+        wrap(out, column, indent, shown);
+    }
+    fputc('\n', out);
 }

@@ -1,5 +1,5 @@
-/* manual: manual pages in man(7) form, written from the tables that also drive a program's parser and its
- * --help. Used by gpucap and by the programs of the harness. Owns no lock. */
+/* manual: manual pages in man(7) form, and --help, written from the tables that also drive a program's
+ * parser. Used by gpucap and by the programs of the harness. Owns no lock. */
 #ifndef GPUCAP_MANUAL_H
 #define GPUCAP_MANUAL_H
 
@@ -17,5 +17,16 @@ void manual_text(FILE *out, const char *text);
 /* The tag of one option; form is its value, NULL for none. What manual_text writes after it is what it does.
  */
 void manual_option(FILE *out, const char *name, const char *form);
+
+/* ---- for --help, in lines of at most 80 columns ---- */
+
+/* Text without the beginning of its first line, which has `column` columns; later lines begin with `indent`
+ * spaces. Ends the last line. A newline in the text ends a line too. */
+void manual_wrapped(FILE *out, int column, int indent, const char *text);
+
+/* One option. What it does begins at column `indent`, on a line of its own if the option is too long, and
+ * ends with its default in brackets; NULL: none. */
+void manual_help(FILE *out, const char *name, const char *form, int indent, const char *text,
+                 const char *initial);
 
 #endif

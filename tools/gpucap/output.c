@@ -23,6 +23,21 @@ FILE *output_open(const char *command, const char *path)
     return out;
 }
 
+bool output_is_input(const char *command, const char *path, char *const *inputs, int count)
+{
+    struct stat out, in;
+
+    if (is_stdout(path) || stat(path, &out) || !S_ISREG(out.st_mode))
+        return false;
+    for (int i = 0; i < count; i++) {
+        if (stat(inputs[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
+            cli_fail("%s: %s would be overwritten: it is the recording", command, path);
+            return true;
+        }
+    }
+    return false;
+}
+
 int output_close(const char *command, const char *path, FILE *out, bool good)
 {
     struct stat stat;

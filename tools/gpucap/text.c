@@ -15,6 +15,13 @@
 #define FORM_MAX     64
 #define COMMANDS_MAX 32
 
+static int help_command(const char *name);
+
+static bool wants_help(int argc, char **argv)
+{
+    return argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+}
+
 static int no_arguments(int argc, char **argv)
 {
     return argc > 1 ? cli_fail("%s: unexpected argument '%s'", argv[0], argv[1]) : 0;
@@ -22,6 +29,8 @@ static int no_arguments(int argc, char **argv)
 
 int cmd_version(int argc, char **argv)
 {
+    if (wants_help(argc, argv))
+        return help_command(argv[0]);
     if (no_arguments(argc, argv))
         return CLI_FAILED;
     puts("gpucap " GPUCAP_VERSION);
@@ -139,7 +148,7 @@ int cmd_help(int argc, char **argv)
     if (argc > 2)
         return cli_fail("%s: unexpected argument '%s'", argv[0], argv[2]);
     if (argc == 2)
-        return help_command(argv[1]);
+        return help_command(wants_help(argc, argv) ? argv[0] : argv[1]);
     puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\n"
          "  gpucap run --max=8G -- python3 train.py\n\ncommands:");
     for (const struct cli_command *command = cli_commands; command->name; command++)
@@ -227,6 +236,8 @@ static void man_examples(void)
 
 int cmd_man(int argc, char **argv)
 {
+    if (wants_help(argc, argv))
+        return help_command(argv[0]);
     if (no_arguments(argc, argv))
         return CLI_FAILED;
     manual_open(stdout, "gpucap", "a hard GPU memory cap under unmodified CUDA programs");

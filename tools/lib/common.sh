@@ -25,7 +25,38 @@ has() {
 
 # Prints the comment block at the top of a script, without its first line and the leading '# '.
 print_help() {
-    sed -n -e '2,/^[^#]/{/^#/!q; s/^# \{0,1\}//; p}' "$1"
+    sed -n -e '2,/^[^#]/{/^# shellcheck/d; /^#/!q; s/^# \{0,1\}//; p}' "$1" | fill_lines
+}
+
+# Brings text to lines of at most 80 columns. A line that is longer is joined with the next one if that begins in the same
+# column; what an option does stays in its column.
+fill_lines() {
+    awk '
+        function flush(    words, count, i, line) {
+            if (!pending) return
+            count = split(text, words, " ")
+            line = start
+            for (i = 1; i <= count; i++) {
+                if (length(line) > hang && length(line) + 1 + length(words[i]) > 80) { print line; line = "" }
+                if (length(line) <= hang) line = sprintf("%-" hang "s", line) words[i]
+                else line = line " " words[i]
+            }
+            print line
+            pending = 0
+        }
+        {
+            match($0, /^ */); indent = RLENGTH
+            if (pending && joins && indent == hang && length($0) > indent && substr($0, indent + 1, 1) != "-") {
+                text = text " " substr($0, indent + 1)
+            } else {
+                flush()
+                hang = indent
+                if (match($0, /^ *-[^ ]+( [^ ]+)?  +/) || match($0, /^ *- /) || match($0, /^usage: [^ ]+ /)) hang = RLENGTH
+                start = substr($0, 1, hang); text = substr($0, hang + 1); pending = 1
+            }
+            joins = length($0) > 80
+        }
+        END { flush() }'
 }
 
 # As many jobs as there are processors; the tests themselves share them (see tools/test).

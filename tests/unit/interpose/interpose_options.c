@@ -465,6 +465,9 @@ static void test_what_is_not_an_option_is_refused_not_skipped(void)
         TEST_ASSERT_EQUAL_INT_MESSAGE(-EINVAL, load(), bad[i]);
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(error, "name = value"), error);
     }
+    write_text(user_file, "max\n");
+    TEST_ASSERT_EQUAL_INT(-EINVAL, load());
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(error, "'max' has no value"), error);
 }
 
 static void test_a_file_is_read_whatever_its_line_ends_and_comments(void)

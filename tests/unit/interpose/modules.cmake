@@ -20,6 +20,7 @@ interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.
 interpose_unit(interpose_account_job LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
 target_sources(interpose_account_job PRIVATE ledger_support.c)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
+interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c)
 interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c)
