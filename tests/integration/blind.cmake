@@ -2,7 +2,7 @@
 # The programs check themselves, and compare with the simulated card's own books. Included by CMakeLists.txt of this
 # folder.
 foreach(name blind limits rare)
-  add_executable(prog_${name} prog_${name}.c prog_check.c)
+  add_executable(prog_${name} prog_${name}.c ${PROG_CHECK})
   target_link_libraries(prog_${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   # So that the library finds their readlink, and simgpu their kernels; tools/gpu-check runs one on a real card.
   set_target_properties(prog_${name} PROPERTIES ENABLE_EXPORTS ON SKIP_BUILD_RPATH ON)

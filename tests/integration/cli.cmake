@@ -16,7 +16,7 @@ add_dependencies(cli_recording gpucap_command gpucap_library cli_quiet simgpu_cu
 
 # Tests of the commands that read and change ledgers, on processes that only join one.
 find_package(Threads REQUIRED)
-add_executable(prog_member prog_member.c ${LEDGER_SOURCES})
+add_executable(prog_member prog_member.c ${LEDGER_OBJECTS})
 target_link_libraries(prog_member PRIVATE gpucap_flags Threads::Threads)
 
 add_library(cli_members STATIC cli_members.c)

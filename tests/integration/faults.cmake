@@ -1,6 +1,6 @@
 # guard=on and fill=on under programs with faults, on simgpu. Included by CMakeLists.txt of this folder, behind
 # pointers.cmake: its programs run guarded as well.
-add_executable(prog_faults prog_faults.c prog_check.c)
+add_executable(prog_faults prog_faults.c ${PROG_CHECK})
 target_link_libraries(prog_faults PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
 
 gpucap_test(faults ONE_THREAD TIMEOUT 600 LIBS test_support SOURCES faults.c)

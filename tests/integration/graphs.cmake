@@ -1,6 +1,6 @@
 # Graphs that allocate, under whole programs on simgpu. The program checks itself and is also run natively. Included by
 # CMakeLists.txt of this folder.
-add_executable(prog_graphs prog_graphs.c prog_check.c)
+add_executable(prog_graphs prog_graphs.c ${PROG_CHECK})
 target_link_libraries(prog_graphs PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
 
 gpucap_test(graphs_cap TIMEOUT 600 LIBS test_support SOURCES graphs_cap.c)

@@ -1,6 +1,6 @@
 # The library's private heap beside those of host programs, on simgpu. Included by CMakeLists.txt of this folder.
 function(heap_program name)
-  add_executable(${name} prog_small.c prog_check.c)
+  add_executable(${name} prog_small.c ${PROG_CHECK})
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda ${ARGN})
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON) # so that the library would find its readlink and its malloc
 endfunction()

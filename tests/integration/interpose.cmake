@@ -35,7 +35,7 @@ set_target_properties(prog_leaves PROPERTIES ENABLE_EXPORTS ON)
 interpose_program(prog_lookup SOURCES prog_lookup.c)
 
 # Loads plugins past us. It is found by a plugin's file name only, by its own RUNPATH; the library finds its mprotect.
-interpose_program(prog_deep SOURCES prog_deep.c prog_check.c LIBS simgpu_cuda)
+interpose_program(prog_deep SOURCES prog_deep.c ${PROG_CHECK} LIBS simgpu_cuda)
 # They take the libcuda.so.1 that they find: tools/gpu-check runs them on a real card.
 set_target_properties(prog_deep PROPERTIES ENABLE_EXPORTS ON SKIP_BUILD_RPATH ON)
 target_link_options(prog_deep PRIVATE -Wl,-rpath,${CMAKE_CURRENT_BINARY_DIR})

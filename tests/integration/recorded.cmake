@@ -11,7 +11,7 @@ set_target_properties(prog_owner_static PROPERTIES OUTPUT_NAME nccl_of_prog)
 # The static runtime's functions must not take the place of the shared one's.
 target_link_options(prog_owner_static PRIVATE -Wl,--exclude-libs,ALL)
 
-add_executable(prog_recorded prog_recorded.c prog_check.c)
+add_executable(prog_recorded prog_recorded.c ${PROG_CHECK})
 target_link_libraries(prog_recorded PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} prog_owner_shared
   prog_owner_static simgpu_cudart simgpu_cuda)
 target_compile_options(prog_recorded PRIVATE -fno-omit-frame-pointer)
@@ -23,7 +23,7 @@ add_dependencies(recorded prog_recorded prog_ipc prog_job gpucap_library gpucap_
 find_path(nvtx_include nvtx3/nvToolsExt.h PATHS ${CUDA_INCLUDE_DIR})
 mark_as_advanced(nvtx_include)
 if(nvtx_include)
-  add_executable(prog_nvtx prog_nvtx.c prog_check.c)
+  add_executable(prog_nvtx prog_nvtx.c ${PROG_CHECK})
   target_include_directories(prog_nvtx SYSTEM PRIVATE ${nvtx_include})
   target_link_libraries(prog_nvtx PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   gpucap_test(nvtx_tags LIBS test_support recording_decode SOURCES nvtx_tags.c)

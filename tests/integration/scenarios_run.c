@@ -240,11 +240,8 @@ static bool runs_under(const char *sanitizer)
 int main(void)
 {
     UNITY_BEGIN();
-    /* Thirty trainings, and thirty twice: too slow under ThreadSanitizer, which has nothing to find in
-     * programs of one thread that watch others; the others also under AddressSanitizer. */
-    if (!runs_under("tsan"))
-        RUN_TEST(test_arenas_starve_each_other_natively_and_share_under_gpucap);
-    if (!runs_under("san")) {
+    RUN_TEST(test_arenas_starve_each_other_natively_and_share_under_gpucap);
+    if (!runs_under("asan")) { /* thirty trainings twice: too slow there */
         RUN_TEST(test_every_way_goes_down_the_ladder_and_the_verdict_follows);
         RUN_TEST(test_peaks_that_alternate_fit_one_job_that_lends_and_waits);
     }

@@ -10,11 +10,16 @@
 #include "tests/unit/interpose/engine_fake.h"
 #include "interpose/pool/pool.h"
 
-#define THREADS     4
-#define PER_THREAD  64
-#define STEPS       30000 /* of a thread */
-#define SHORT_LIVES 100   /* generations of threads */
-#define SHORT_STEPS 100   /* of a thread of these */
+#define THREADS    4
+#define PER_THREAD 64
+#ifdef __SANITIZE_THREAD__ /* it also sees accesses that do not meet by chance, and is slow */
+#define TIMES 1
+#else
+#define TIMES 3
+#endif
+#define STEPS       (TIMES * 10000) /* of a thread */
+#define SHORT_LIVES 100             /* generations of threads */
+#define SHORT_STEPS 100             /* of a thread of these */
 #define SLOTS       (THREADS * PER_THREAD)
 #define LIMIT       (512 * MIB)
 
@@ -220,8 +225,9 @@ static void test_threads_that_come_and_go_never_share_bytes(void)
 
 /* ---- blocks that pass between threads at work ---- */
 
-#define PLACES 64
-#define FAULTS (1U << FAKE_RECORD | 1U << FAKE_EVENT_CREATE | 1U << FAKE_WAIT | 1U << FAKE_SYNCHRONIZE)
+#define PLACES     64
+#define ROAM_STEPS (TIMES * 7000)
+#define FAULTS     (1U << FAKE_RECORD | 1U << FAKE_EVENT_CREATE | 1U << FAKE_WAIT | 1U << FAKE_SYNCHRONIZE)
 
 static struct {
     pthread_mutex_t lock; /* a thread that takes the block from here sees what was submitted before */
@@ -291,7 +297,7 @@ static void *roam(void *argument)
 {
     struct worker *worker = argument;
     struct fake_random random = {.state = 7368787 * (worker->number + 1)};
-    const uint64_t steps = 20000 * fake_number("GPUCAP_TEST_TIMES", 1);
+    const uint64_t steps = ROAM_STEPS * fake_number("GPUCAP_TEST_TIMES", 1);
 
     disturb_me();
     for (uint64_t i = 0; i < steps; i++) {

@@ -1,12 +1,14 @@
 # The modules of libgpucap.so, each alone: only the sources named here are linked, so that a test can stand in for the rest.
 set(interpose_dir ${CMAKE_SOURCE_DIR}/interpose)
 find_package(Threads REQUIRED)
+add_library(ledger_support OBJECT ledger_support.c)
+target_link_libraries(ledger_support PRIVATE gpucap_flags unity)
 
 function(interpose_unit name)
   cmake_parse_arguments(U "LEDGER" "TIMEOUT" "MODULES" ${ARGN})
   list(TRANSFORM U_MODULES PREPEND ${interpose_dir}/)
   if(U_LEDGER)
-    list(APPEND U_MODULES ${LEDGER_SOURCES})
+    list(APPEND U_MODULES ${LEDGER_OBJECTS})
   endif()
   gpucap_test(${name} TIMEOUT ${U_TIMEOUT} LIBS gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS}
     SOURCES ${name}.c ${U_MODULES})
@@ -18,7 +20,7 @@ interpose_unit(interpose_options MODULES settings/options.c settings/people.c se
 interpose_unit(interpose_limit MODULES account/limit.c)
 interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_account_job LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
-target_sources(interpose_account_job PRIVATE ledger_support.c)
+target_sources(interpose_account_job PRIVATE $<TARGET_OBJECTS:ledger_support>)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
 interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
@@ -46,7 +48,7 @@ interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 # The ledger, in several processes.
 foreach(part "" _members _card _wait _files _death)
   interpose_unit(interpose_ledger${part} LEDGER TIMEOUT 120)
-  target_sources(interpose_ledger${part} PRIVATE ledger_support.c)
+  target_sources(interpose_ledger${part} PRIVATE $<TARGET_OBJECTS:ledger_support>)
 endforeach()
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
 
