@@ -334,7 +334,11 @@ static bool stand_in_queue(struct loan *loan)
 
     if (capture_any() || (wait <= 0 && (clock_ms() >= loan->until || !job_can_hold(loan))))
         return false;
-    loan->waited = account_wait_for_budget(&loan->device->account, loan->need, ms) == 0;
+    const int rc = account_wait_for_budget(&loan->device->account, loan->need, ms);
+    loan->waited = rc == 0;
+    /* What this process itself keeps is in the way. It has tried to give that back; others cannot help. */
+    if (rc == -ENOMEM)
+        return false;
     note(RECORDING_WAIT, loan->device, loan->need, clock_ns() - began);
     return loan->waited || wait <= 0;
 }

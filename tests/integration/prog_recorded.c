@@ -110,6 +110,23 @@ static void threads(void)
     printf("%d\n", THREADS * PAIRS);
 }
 
+/* Half of the memory is idle, in pieces that no chunk consists of: what does not fit into one is refused. */
+static void in_pieces(void)
+{
+    enum { MOST = 2048 };
+    static CUdeviceptr pieces[MOST];
+    CUdeviceptr large;
+    int count = 0;
+
+    prog_context(0);
+    while (count < MOST && cuMemAlloc(&pieces[count], MIB + MIB / 2) == CUDA_SUCCESS)
+        count++;
+    MUST(true, count > 100 && count < MOST);
+    for (int i = 0; i < count; i += 2)
+        MUST(0, cuMemFree(pieces[i]));
+    MUST(2, cuMemAlloc(&large, (size_t)count / 4 * MIB));
+}
+
 /* ---- how it ends ---- */
 
 /* Dies as soon as something was flushed. */
@@ -343,17 +360,12 @@ static void stacks(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"kinds", kinds},
-        {"ended_context", ended_context},
-        {"refused", refused},
-        {"threads", threads},
-        {"killed", killed},
-        {"forks", forks},
-        {"owners", owners},
-        {"stacks", stacks},
-        {"by_command", by_command},
-        {"apart", apart},
-        {"drivers_pool", drivers_pool},
+        {"kinds", kinds},         {"ended_context", ended_context},
+        {"refused", refused},     {"threads", threads},
+        {"in_pieces", in_pieces}, {"killed", killed},
+        {"forks", forks},         {"owners", owners},
+        {"stacks", stacks},       {"by_command", by_command},
+        {"apart", apart},         {"drivers_pool", drivers_pool},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));

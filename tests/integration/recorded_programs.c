@@ -137,6 +137,21 @@ static void test_the_drivers_figure_is_recorded_and_named(void)
     spawn_result_free(&result);
 }
 
+static void test_a_process_alone_in_its_job_waits_for_nobody(void)
+{
+    struct spawn_result result =
+        run("in_pieces", path,
+            (const char *const[]){"GPUCAP_MAX", "512M", "GPUCAP_RESERVE", "0", "GPUCAP_LEDGER", folder,
+                                  "GPUCAP_GROUP", "alone", NULL});
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, result.status, result.out);
+    struct recording_decode r = decode(path);
+    TEST_ASSERT_GREATER_THAN_size_t(0, recording_decode_count(&r, RECORDING_REFUSAL));
+    TEST_ASSERT_EQUAL_size_t(0, recording_decode_count(&r, RECORDING_WAIT));
+    recording_decode_free(&r);
+    spawn_result_free(&result);
+}
+
 static void test_what_idles_in_the_drivers_own_pools_is_not_the_context(void)
 {
     struct spawn_result result;
@@ -467,6 +482,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_every_kind_of_memory_is_recorded);
     RUN_TEST(test_the_drivers_figure_is_recorded_and_named);
+    RUN_TEST(test_a_process_alone_in_its_job_waits_for_nobody);
     RUN_TEST(test_what_idles_in_the_drivers_own_pools_is_not_the_context);
     RUN_TEST(test_the_end_of_a_context_releases_its_blocks);
     RUN_TEST(test_a_refusal_says_which_limit_it_was);
