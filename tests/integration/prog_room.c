@@ -243,6 +243,7 @@ static void pool_gives_back_empty_chunks(void)
     MUST(weight + WEIGHT, large);
     MUST(2 * CHUNK, of_pool(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
     MUST(true, is_refused(20 * MIB));
+    MUST(0, cuStreamSynchronize(here));
     MUST(0, prog_wrong(weight, 5, WEIGHT));
     MUST(0, prog_wrong(large, 5, 48 * MIB));
     give(weight);

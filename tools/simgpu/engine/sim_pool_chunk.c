@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define TIMES_THE_CARD 4                   /* a chunk that moves needs new addresses */
-#define MOST_ADDRESSES (UINT64_C(1) << 40) /* also what a pool of host memory has */
+#define TIMES_THE_CARD 4                   /* addresses: a chunk that is added later needs new ones */
+#define MOST_ADDRESSES (UINT64_C(1) << 40) /* of a pool on a card */
+#define HOST_ADDRESSES (UINT64_C(1) << 36) /* of the pool of host memory */
 
 uint64_t sim_chunk_round(uint64_t size)
 {
@@ -56,9 +57,9 @@ bool sim_chunk_give_later(struct CUmemPoolHandle_st *pool, uint64_t start, uint6
 
 static unsigned int slots_of(const struct CUmemPoolHandle_st *pool)
 {
-    const uint64_t card =
-        pool->device == PHYS_HOST ? MOST_ADDRESSES : sim_device_info(pool->device)->capacity;
-
+    if (pool->device == PHYS_HOST)
+        return chunks_for(HOST_ADDRESSES);
+    const uint64_t card = sim_device_info(pool->device)->capacity;
     return chunks_for(card < MOST_ADDRESSES / TIMES_THE_CARD ? card * TIMES_THE_CARD : MOST_ADDRESSES);
 }
 
