@@ -49,7 +49,7 @@ struct loan {
  * until the job's budget has room for `need`. Without `wait`, retries for at most two seconds if the budget
  * could hold the request but other requests keep taking the freed memory, or a neighbour has not answered
  * yet. Returns true if it is worth trying the request again. Never waits during a capture, or for what the
- * limit cannot hold beside the live memory of this process. Call lend_end after the last try. */
+ * limit cannot hold beside the memory that this process itself keeps. Call lend_end after the last try. */
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 
