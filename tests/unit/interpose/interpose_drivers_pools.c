@@ -1,12 +1,13 @@
-/* Tests of drivers_pools.c: what the driver's own pools have given back, with a driver that this file makes
- * up. */
+/* drivers_pools: what is known of the driver's stream-ordered pools, over a driver that has nothing else. The
+ * number of a pool is its handle; the table outlives a test, so each has pools of its own. */
 #include "interpose/account/drivers_pools.h"
 
 #include <unity.h>
 
-#define MIB (UINT64_C(1) << 20)
+#define POOLS 64
 
-atomic_bool driver_bound = true;
+/* The engine's own table of the driver: the fake is all there is. */
+atomic_bool driver_bound;
 struct driver_table driver_entries;
 
 struct driver_table *driver_bind_now(void)
@@ -16,91 +17,178 @@ struct driver_table *driver_bind_now(void)
 
 static struct fake {
     uint64_t reserved, used;
-    uint64_t done;      /* idle bytes without work on them: what a trim gives back */
+    uint64_t busy;      /* idle bytes with work on them: a trim leaves them */
     uint64_t meanwhile; /* bytes that the program frees and gives back during the trim */
-} fake;
-static uint64_t graphs;
+} pools[POOLS];
+static uint64_t graphs[2]; /* held for graphs of each card */
+static int trims;
 
-static CUmemoryPool handle(void)
+static CUmemoryPool handle(uintptr_t number)
 {
-    return (CUmemoryPool)(void *)&fake;
+    return (CUmemoryPool)number;
 }
 
-static CUresult current_pool(CUmemoryPool *pool, CUdevice ordinal)
+static CUresult CUDAAPI get_attribute(CUmemoryPool pool, CUmemPool_attribute which, void *value)
 {
-    (void)ordinal;
-    *pool = handle();
+    const uintptr_t number = (uintptr_t)pool % POOLS;
+
+    *(cuuint64_t *)value =
+        which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pools[number].reserved : pools[number].used;
     return CUDA_SUCCESS;
 }
 
-static CUresult pool_attribute(CUmemoryPool pool, CUmemPool_attribute which, void *value)
+static CUresult CUDAAPI trim_to(CUmemoryPool pool, size_t least)
 {
-    (void)pool;
-    *(cuuint64_t *)value = which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? fake.reserved : fake.used;
+    TEST_ASSERT_EQUAL_size_t(0, least);
+    trims++;
+    struct fake *fake = &pools[(uintptr_t)pool % POOLS];
+    fake->used -= fake->meanwhile;
+    fake->reserved = fake->used + fake->busy;
+    graphs[0] = graphs[1] = 0; /* the program trims those at the same time */
     return CUDA_SUCCESS;
 }
 
-static CUresult graph_attribute(CUdevice ordinal, CUgraphMem_attribute which, void *value)
+/* The current pools of the two cards are number 1 and 2. */
+static CUresult CUDAAPI get_current(CUmemoryPool *pool, CUdevice ordinal)
 {
-    (void)ordinal;
-    (void)which;
-    *(cuuint64_t *)value = graphs;
+    *pool = handle((uintptr_t)ordinal + 1);
     return CUDA_SUCCESS;
 }
 
-static CUresult trim(CUmemoryPool pool, size_t keep)
+static CUresult CUDAAPI get_graphs(CUdevice ordinal, CUgraphMem_attribute which, void *value)
 {
-    (void)pool;
-    (void)keep;
-    fake.reserved -= fake.done + fake.meanwhile;
-    fake.used -= fake.meanwhile;
-    graphs = 0; /* the program trims those at the same time */
+    TEST_ASSERT_EQUAL_INT(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, which);
+    *(cuuint64_t *)value = graphs[ordinal];
     return CUDA_SUCCESS;
 }
 
 void setUp(void)
 {
-    driver.cuDeviceGetMemPool = current_pool;
-    driver.cuMemPoolGetAttribute = pool_attribute;
-    driver.cuDeviceGetGraphMemAttribute = graph_attribute;
-    driver.cuMemPoolTrimTo = trim;
-    fake = (struct fake){.reserved = 64 * MIB, .used = 40 * MIB};
-    graphs = 32 * MIB;
+    driver_entries.cuMemPoolGetAttribute = get_attribute;
+    driver_entries.cuMemPoolTrimTo = trim_to;
+    driver_entries.cuDeviceGetMemPool = get_current;
+    driver_entries.cuDeviceGetGraphMemAttribute = get_graphs;
+    atomic_store(&driver_bound, true);
+    for (int i = 0; i < POOLS; i++)
+        pools[i] = (struct fake){0};
+    graphs[0] = graphs[1] = 0;
+    trims = 0;
 }
 
 void tearDown(void) {}
 
-static void test_what_a_trim_gives_back_is_returned(void)
+static void test_growth_counts_once_and_from_when_the_pool_was_first_seen(void)
 {
-    fake.done = 16 * MIB;
-    TEST_ASSERT_EQUAL_UINT64(16 * MIB, drivers_pools_give(0));
+    pools[10].reserved = 100;
+    struct drivers_pool *pool = drivers_pools_find(handle(10), 0);
+
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
+    pools[10].reserved = 160;
+    TEST_ASSERT_EQUAL_UINT64(60, drivers_pools_growth(pool));
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
+    pools[10].reserved = 20;
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
+    TEST_ASSERT_EQUAL_PTR(pool, drivers_pools_find(handle(10), 0));
+    drivers_pools_forget(handle(10));
 }
 
-static void test_memory_with_work_on_it_is_not_given_back(void)
+static void test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again(void)
 {
-    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_give(0));
+    pools[10].reserved = 100;
+    struct drivers_pool *pool = drivers_pools_find(handle(10), 0);
+
+    pools[10].reserved = 30;
+    drivers_pools_look_again(1); /* not its card */
+    pools[10].reserved = 100;
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
+    pools[10].reserved = 30;
+    drivers_pools_look_again(0);
+    pools[10].reserved = 100;
+    TEST_ASSERT_EQUAL_UINT64(70, drivers_pools_growth(pool));
+    pools[10].reserved = 120;
+    drivers_pools_look_again(0); /* growth is left to be counted */
+    TEST_ASSERT_EQUAL_UINT64(20, drivers_pools_growth(pool));
+    drivers_pools_forget(handle(10));
 }
 
-static void test_memory_of_graphs_that_the_program_gives_back_does_not_count(void)
+static void test_sums_are_of_one_card_and_include_its_current_pool(void)
 {
-    fake.done = 8 * MIB;
-    TEST_ASSERT_EQUAL_UINT64(8 * MIB, drivers_pools_give(0));
-    TEST_ASSERT_EQUAL_UINT64(0, graphs);
+    drivers_pools_find(handle(10), 0);
+    drivers_pools_find(handle(11), 1);
+    drivers_pools_find(handle(12), DRIVERS_POOLS_HOST);
+    for (int i = 0; i < POOLS; i++) {
+        pools[i].reserved = 100 * (uint64_t)i;
+        pools[i].used = 90 * (uint64_t)i;
+    }
+    graphs[1] = 7;
+    TEST_ASSERT_EQUAL_UINT64(10 + 100, drivers_pools_idle_on(0));
+    TEST_ASSERT_EQUAL_UINT64(20 + 110, drivers_pools_idle_on(1));
+    TEST_ASSERT_EQUAL_UINT64(100 + 1000, drivers_pools_held(0));
+    TEST_ASSERT_EQUAL_UINT64(200 + 1100 + 7, drivers_pools_held(1));
+    TEST_ASSERT_TRUE(drivers_pools_trim(0));
+    TEST_ASSERT_EQUAL_INT(2, trims);
+    TEST_ASSERT_FALSE(drivers_pools_trim(0)); /* nothing is idle now */
+    TEST_ASSERT_EQUAL_UINT64(20 + 110, drivers_pools_idle_on(1));
+    for (uintptr_t i = 10; i < 13; i++)
+        drivers_pools_forget(handle(i));
 }
 
-static void test_no_more_than_was_idle_counts(void)
+static void test_what_a_trim_gave_back_is_told(void)
 {
-    fake.done = 24 * MIB;
-    fake.meanwhile = 20 * MIB;
-    TEST_ASSERT_EQUAL_UINT64(24 * MIB, drivers_pools_give(0));
+    pools[1] = (struct fake){.reserved = 64, .used = 40, .busy = 8};
+    TEST_ASSERT_EQUAL_UINT64(16, drivers_pools_give(0));
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_give(0)); /* only memory with work on it is left */
+}
+
+/* The program may free and trim, too, and so may its graphs. */
+static void test_no_more_than_was_idle_counts_as_given(void)
+{
+    pools[1] = (struct fake){.reserved = 64, .used = 40, .meanwhile = 20};
+    graphs[0] = 32;
+    TEST_ASSERT_EQUAL_UINT64(24, drivers_pools_give(0));
+}
+
+/* The driver may give its handle to a pool of another card. */
+static void test_a_destroyed_pool_is_known_no_more(void)
+{
+    drivers_pools_find(handle(10), 0);
+    TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
+    drivers_pools_forget(handle(10));
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(10)));
+    drivers_pools_find(handle(10), 1);
+    TEST_ASSERT_EQUAL_INT(1, drivers_pools_card(handle(10)));
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(NULL));
+    drivers_pools_forget(handle(10));
+    drivers_pools_forget(NULL);
+}
+
+/* The table has 1024 places. */
+static void test_places_of_destroyed_pools_are_used_again(void)
+{
+    uintptr_t many = 0;
+
+    for (uintptr_t i = 10; i < 5000; i++) {
+        TEST_ASSERT_NOT_NULL(drivers_pools_find(handle(i), 0));
+        drivers_pools_forget(handle(i));
+    }
+    while (drivers_pools_find(handle(10 + many), 0))
+        many++;
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT(1020, many);
+    for (uintptr_t i = 0; i < many; i++) {
+        TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10 + i)));
+        drivers_pools_forget(handle(10 + i));
+    }
 }
 
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_what_a_trim_gives_back_is_returned);
-    RUN_TEST(test_memory_with_work_on_it_is_not_given_back);
-    RUN_TEST(test_memory_of_graphs_that_the_program_gives_back_does_not_count);
-    RUN_TEST(test_no_more_than_was_idle_counts);
+    RUN_TEST(test_growth_counts_once_and_from_when_the_pool_was_first_seen);
+    RUN_TEST(test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again);
+    RUN_TEST(test_sums_are_of_one_card_and_include_its_current_pool);
+    RUN_TEST(test_what_a_trim_gave_back_is_told);
+    RUN_TEST(test_no_more_than_was_idle_counts_as_given);
+    RUN_TEST(test_a_destroyed_pool_is_known_no_more);
+    RUN_TEST(test_places_of_destroyed_pools_are_used_again);
     return UNITY_END();
 }

@@ -55,7 +55,6 @@ target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's wo
 # What blocks, pools and owners are known.
 target_sources(interpose_blocks PRIVATE ${interpose_dir}/account/mappings.c)
 interpose_unit(interpose_live MODULES see/live.c)
-interpose_unit(interpose_pools_seen MODULES account/drivers_pools.c base/lock.c base/process.c)
 foreach(name ffi cudart same) # the path of the last is as long as the test's
   add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
   target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)

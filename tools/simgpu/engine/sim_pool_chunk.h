@@ -4,8 +4,8 @@
  * that a block may begin in one chunk and end in another. If the card has no chunk left, all pools give back
  * the chunks in which nothing lives, and the pool tries again; chunks added for a request that is refused
  * after all stay, as far as the release threshold allows. Memory between blocks that live is never joined.
- * One thing is not simulated: what is left of a chunk that was added on the second try, the driver gives to
- * nobody at first.
+ * One thing is not simulated: the driver leaves the rest of a chunk that was added on the second try unused
+ * at first.
  *
  * Only for sim_pool.c and for the code that asks for the memory of a pooled block. Guarded by the engine's
  * lock.
