@@ -396,7 +396,8 @@ static bool bisect(struct climb *climb)
     return true;
 }
 
-/* Searches the smallest cards, one try of each way at a time. Returns false if a signal asked to stop. */
+/* Searches the smallest cards, one try of each way at a time, gpucap's first: where time ends, a native way
+ * has the benefit of the doubt (is_small). Returns false if a signal asked to stop. */
 static bool narrow(struct climb *climb)
 {
     const uint64_t least = (climb->least - 1) / climb->grain * climb->grain;
@@ -408,7 +409,7 @@ static bool narrow(struct climb *climb)
     }
     while (any) {
         any = false;
-        for (unsigned i = 0; i < climb->plan->count; i++) {
+        for (unsigned i = climb->plan->count; i-- > 0;) {
             const struct ladder_figures *figures = &climb->figures[i];
             struct search search = {
                 .grain = climb->grain, .most = 1, .works = figures->smallest, .fails = figures->fails};

@@ -13,6 +13,8 @@
 #include "interpose/base/pages.h"
 #include "interpose/see/tags.h"
 
+#define AHEAD 8 /* events: the slot of an event so far ahead is fetched */
+
 enum { RING_FREE, RING_USED, RING_ENDED };
 
 struct ring {
@@ -23,12 +25,12 @@ struct ring {
     struct recording_event *slots;
     uint32_t thread;
     uintptr_t low, high; /* of the thread's stack; low 0: not known */
-    /* written by the recorder */
-    _Atomic uint64_t tail __attribute__((aligned(64))); /* events ever read */
+    /* written by the recorder; processors fetch two lines of 64 bytes at a time */
+    _Atomic uint64_t tail __attribute__((aligned(128))); /* events ever read */
     uint64_t told_dropped;
     bool named;
     atomic_int state;
-} __attribute__((aligned(64)));
+} __attribute__((aligned(128)));
 
 atomic_bool events_on;
 static struct ring rings[EVENTS_THREADS];
@@ -123,22 +125,42 @@ static bool has_room(struct ring *ring, uint64_t head)
     return head != ring->room;
 }
 
-void events_note(const struct recording_event *event)
+/* Asks for a slot that will be written soon. The recorder has read it on another processor, and to get it
+ * back takes longer than to note an event. */
+static inline void fetch_slot(const struct recording_event *slot)
+{
+#ifdef __x86_64__
+    __asm__ volatile("prefetchw %0"
+                     :
+                     : "m"(*slot)); /* GCC's own fetches for reading only, unless told -mprfchw */
+#else
+    __builtin_prefetch(slot, 1);
+#endif
+}
+
+struct recording_event *events_slot(void)
 {
     struct ring *ring = __builtin_expect(mine != NULL, 1) ? mine : open_ring();
 
     if (!ring) {
         atomic_fetch_add_explicit(&lost, 1, memory_order_relaxed);
-        return;
+        return NULL;
     }
     const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     if (!has_room(ring, head)) {
         atomic_store_explicit(&ring->dropped, atomic_load_explicit(&ring->dropped, memory_order_relaxed) + 1,
                               memory_order_relaxed);
-        return;
+        return NULL;
     }
-    struct recording_event *slot = &ring->slots[head % EVENTS_RING];
-    *slot = *event;
+    fetch_slot(&ring->slots[(head + AHEAD) % EVENTS_RING]);
+    return &ring->slots[head % EVENTS_RING];
+}
+
+void events_publish(struct recording_event *slot)
+{
+    struct ring *ring = mine;
+    const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+
     slot->head.size = sizeof(*slot);
     slot->thread = ring->thread;
     slot->tag = tags_current;

@@ -28,9 +28,22 @@ static inline bool events_are_on(void)
     return __builtin_expect(atomic_load_explicit(&events_on, memory_order_relaxed), 0);
 }
 
+/* The next slot of the calling thread's ring, or NULL: the event is lost. To be filled in and published. */
+struct recording_event *events_slot(void);
+void events_publish(struct recording_event *slot);
+
 /* Notes an event of the calling thread, while a recording runs. time_ns and thread are filled in; the tag is
- * the thread's own (tags.h). */
-void events_note(const struct recording_event *event);
+ * the thread's own (tags.h). Inline, so that the caller's values go straight into the slot: a copy reads them
+ * in larger pieces than they were written in, and so waits for every store before it. */
+__attribute__((always_inline)) static inline void events_note(const struct recording_event *event)
+{
+    struct recording_event *slot = events_slot();
+
+    if (slot) {
+        *slot = *event;
+        events_publish(slot);
+    }
+}
 
 /* The same for the events that have only a card and two numbers. */
 static inline void events_note_bytes(enum recording_type type, int device, uint64_t bytes, uint64_t other)

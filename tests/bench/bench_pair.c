@@ -6,7 +6,11 @@
  * are apart in time and on different processors, because on a shared machine a processor is slower by three
  * quarters, for seconds, while its sibling works for somebody else (seen on an H200's host, one process: 250
  * and 132 ns for the same code; on two of its processors at a time: 219 and 154). A loop of arithmetic before
- * and after each pass tells whether that was so. */
+ * and after each pass tells whether that was so.
+ *
+ * While a recording runs, a round is no longer than what the thread's ring of events takes (events.h), and a
+ * pause follows in which the recorder empties it: an event that finds the ring full is lost and costs less.
+ */
 #include <getopt.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -27,6 +31,8 @@
 #define ROUND_NS    3000000 /* long enough for the clock, short enough for hundreds of measurements */
 #define SPINS       50000   /* a tenth of a millisecond */
 #define PAIRS_MIN   2
+#define PAIRS_RING  3000    /* two events each: three quarters of a ring */
+#define PAUSE_NS    3000000 /* twice what the recorder needs for them */
 #define THREADS_MAX 16
 #define LIVE_UNIT   512 /* live blocks are of 1 to LIVE_SPREAD of these */
 #define LIVE_SPREAD 64
@@ -66,7 +72,17 @@ static const char usage[] =
 static enum bench_policy policy;
 static const char *engine_name;
 static int passes_max;
-static bool by_driver;
+static bool by_driver, records;
+
+static bool has_stacks(const struct bench_engine *engine)
+{
+    return !strcmp(engine->name, "gpucap-stacks");
+}
+
+static bool is_recorded(const struct bench_engine *engine)
+{
+    return has_stacks(engine) || !strcmp(engine->name, "gpucap-record");
+}
 
 /* ---- one measurement ---- */
 
@@ -106,14 +122,26 @@ static uint64_t pairs_ns(uint64_t bytes, uint64_t pairs)
     return bench_now() - start;
 }
 
+/* Does not sleep: a processor that slept is slow at first. */
+static void wait_for_recorder(void)
+{
+    for (const uint64_t start = bench_now(); records && bench_now() - start < PAUSE_NS;)
+        continue;
+}
+
 /* How many pairs make a round. Warms up, too. */
 static uint64_t calibrate(uint64_t bytes)
 {
     uint64_t pairs = PAIRS_MIN;
 
     pairs_ns(bytes, pairs);
-    for (uint64_t ns; (ns = pairs_ns(bytes, pairs)) < ROUND_NS / 2; pairs *= 2)
-        ;
+    while (pairs_ns(bytes, pairs) < ROUND_NS / 2 && !(records && pairs == PAIRS_RING)) {
+        pairs *= 2;
+        if (records && pairs > PAIRS_RING)
+            pairs = PAIRS_RING;
+        wait_for_recorder();
+    }
+    wait_for_recorder();
     return pairs;
 }
 
@@ -177,8 +205,10 @@ static void measure(uint64_t bytes, struct figure *figure)
     const bool quiet_before = is_quiet();
     double ns[ROUNDS];
 
-    for (int i = 0; i < ROUNDS; i++)
+    for (int i = 0; i < ROUNDS; i++) {
         ns[i] = (double)pairs_ns(bytes, pairs) / (double)pairs;
+        wait_for_recorder();
+    }
     add_pass(figure, ns);
     figure->quiet |= is_quiet() && quiet_before;
 }
@@ -292,6 +322,7 @@ static void *work(void *argument)
         bench_fail("a thread has no device");
     pairs_ns(worker->bytes, PAIRS_MIN);
     for (int i = 0; i < ROUNDS; i++) {
+        wait_for_recorder();
         pthread_barrier_wait(&barrier);
         worker->ns[i] = (double)pairs_ns(worker->bytes, worker->pairs) / (double)worker->pairs;
     }
@@ -330,6 +361,7 @@ static int run_engine(const struct bench_engine *engine, uint64_t most_live)
 
     policy = engine->policy;
     engine_name = engine->name;
+    records = is_recorded(engine);
     bench_cuda_start();
     if (by_driver)
         bench_cuda_by_driver();
@@ -378,14 +410,12 @@ static void run_in_child(const struct bench_engine *engine, const struct bench_p
     char by[] = "--by=driver";
     char *arguments[] = {name, most, passes, by_driver ? by : NULL, NULL};
     char recording[64];
-    const bool stacks = !strcmp(engine->name, "gpucap-stacks");
-    const bool records = stacks || !strcmp(engine->name, "gpucap-record");
     const int kept[] = {-1};
     int from;
 
     snprintf(recording, sizeof(recording), "/tmp/bench_pair-%ld.gpucap", (long)getpid());
-    setenv("GPUCAP_RECORD", records ? recording : "off", 1);
-    setenv("GPUCAP_STACKS", stacks ? "on" : "off", 1);
+    setenv("GPUCAP_RECORD", is_recorded(engine) ? recording : "off", 1);
+    setenv("GPUCAP_STACKS", has_stacks(engine) ? "on" : "off", 1);
     snprintf(name, sizeof(name), "--child=%s", engine->name);
     snprintf(most, sizeof(most), "--live=%" PRIu64, live);
     snprintf(passes, sizeof(passes), "--passes=%d", passes_max);
@@ -398,7 +428,7 @@ static void run_in_child(const struct bench_engine *engine, const struct bench_p
     if (!bench_reap(child))
         bench_fail("%s broke off", engine->name);
     fclose(lines);
-    if (records)
+    if (is_recorded(engine))
         print_recording(engine, recording);
 }
 
