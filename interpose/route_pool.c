@@ -5,6 +5,7 @@
 
 #include "interpose/base/lock.h"
 #include "interpose/library.h"
+#include "interpose/pool/cache.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/decay.h"
 #include "interpose/pool/pools.h"
@@ -155,17 +156,27 @@ static CUresult check_block(void *argument)
     return pool_has_block(freed->pool, freed->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult free_strict(struct pool *pool, CUdeviceptr address)
+/* Frees a block whose work is done if `result` is CUDA_SUCCESS. */
+static CUresult free_done(struct pool *pool, CUdeviceptr address, CUresult result)
 {
-    struct freed freed = {pool, address};
-    const struct fence_check check = {check_block, &freed};
-    const CUresult result = fence_pass(&pool->fence, &check);
-
     if (result != CUDA_SUCCESS)
         return result;
     const bool done = !library_options()->fill || fill_freed(pool, address);
     events_note_free(RECORDING_MALLOC, address, NULL);
     return pool_free(pool, address, done) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult free_strict(struct pool *pool, CUdeviceptr address)
+{
+    struct freed freed = {pool, address};
+    const struct fence_check check = {check_block, &freed};
+
+    if (cache_knows_live(pool, address) && !library_options()->fill)
+        return free_done(pool, address, fence_pass(&pool->fence, NULL));
+    lock_disable_cancel(); /* once for all locks taken below: that costs more than they do */
+    const CUresult result = free_done(pool, address, fence_pass(&pool->fence, &check));
+    lock_restore_cancel();
+    return result;
 }
 
 static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
@@ -205,13 +216,7 @@ bool route_pool_free(CUdeviceptr address, CUresult *result)
 
     if (!pool)
         return false;
-    if (library_options()->deferred) {
-        *result = free_deferred(pool, address);
-    } else {
-        lock_disable_cancel(); /* once for all locks taken below: that costs more than they do */
-        *result = free_strict(pool, address);
-        lock_restore_cancel();
-    }
+    *result = library_options()->deferred ? free_deferred(pool, address) : free_strict(pool, address);
     after_free(pool, address);
     return true;
 }
