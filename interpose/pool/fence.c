@@ -352,7 +352,8 @@ static CUresult pass_as_free(struct fence *fence, const struct fence_check *chec
     return result;
 }
 
-static CUresult pass_by_event(struct fence *fence, const struct fence_check *check)
+/* Not inlined, because a strict free at rest would pay for its registers. */
+__attribute__((noinline)) static CUresult pass_by_event(struct fence *fence, const struct fence_check *check)
 {
     const uint64_t epoch = atomic_load(&fence->open), began = clock_ns();
     struct fence_event *event;
