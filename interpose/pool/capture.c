@@ -228,6 +228,26 @@ static bool wait_behind_event(CUcontext context, CUresult *result)
     return recorded;
 }
 
+bool capture_order_behind(CUcontext context)
+{
+    CUcontext current = NULL;
+    CUevent event;
+
+    if (driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context || !capture_exclude())
+        return false;
+    lock_disable_cancel();
+    CUresult result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) {
+        result = driver.cuCtxRecordEvent(context, event);
+        if (result == CUDA_SUCCESS)
+            result = driver.cuCtxWaitEvent(context, event);
+        driver.cuEventDestroy_v2(event);
+    }
+    capture_admit();
+    lock_restore_cancel();
+    return result == CUDA_SUCCESS;
+}
+
 static CUresult wait_pushed(CUcontext context, CUresult (*wait)(CUcontext context))
 {
     CUcontext before;
