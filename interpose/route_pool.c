@@ -155,39 +155,56 @@ static CUresult check_block(void *argument)
     return pool_has_block(freed->pool, freed->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult free_strict(struct pool *pool, CUdeviceptr address)
+/* Frees a block. `done`: no work is left on it. */
+static CUresult give(struct pool *pool, CUdeviceptr address, bool done)
+{
+    events_note_free(RECORDING_MALLOC, address, NULL);
+    return pool_free(pool, address, done) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* Frees with fill = on, and what only the pool's lock can tell to be a block. */
+__attribute__((noinline)) static CUresult free_checked(struct pool *pool, CUdeviceptr address, bool fill)
 {
     struct freed freed = {pool, address};
     const struct fence_check check = {check_block, &freed};
-    const CUresult result = fence_pass(&pool->fence, &check);
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    const bool done = !library_options()->fill || fill_freed(pool, address);
-    events_note_free(RECORDING_MALLOC, address, NULL);
-    return pool_free(pool, address, done) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    lock_disable_cancel(); /* once for all locks taken below: that costs more than they do */
+    CUresult result = fence_pass(&pool->fence, &check);
+    if (result == CUDA_SUCCESS)
+        result = give(pool, address, !fill || fill_freed(pool, address));
+    lock_restore_cancel();
+    return result;
+}
+
+static CUresult free_strict(struct pool *pool, CUdeviceptr address, bool fill)
+{
+    if (fill || !pool_knows_block(pool, address))
+        return free_checked(pool, address, fill);
+    const CUresult result = fence_pass(&pool->fence, NULL);
+    return result == CUDA_SUCCESS ? give(pool, address, true) : result;
 }
 
 static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
 {
     struct freed freed = {pool, address};
-    CUresult result = capture_any() ? check_block(&freed) : CUDA_SUCCESS;
 
-    if (result == CUDA_SUCCESS)
-        result = ask_about_capture();
-    if (result != CUDA_SUCCESS)
-        return result;
-    events_note_free(RECORDING_MALLOC, address, NULL);
-    return pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (capture_any()) {
+        CUresult result = check_block(&freed);
+        if (result == CUDA_SUCCESS)
+            result = ask_about_capture();
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return give(pool, address, false);
 }
 
-static void after_free(struct pool *pool, CUdeviceptr address)
+static void after_free(struct pool *pool, CUdeviceptr address, const struct options *options)
 {
     if (__builtin_expect(pool_freed_pinned, 0)) {
         pool_freed_pinned = false;
         ipc_freed(pool, address);
     }
-    if (library_options()->decay == 0)
+    if (options->decay == 0)
         pool_trim(pool, UINT64_MAX);
     else
         decay_wake();
@@ -205,14 +222,9 @@ bool route_pool_free(CUdeviceptr address, CUresult *result)
 
     if (!pool)
         return false;
-    if (library_options()->deferred) {
-        *result = free_deferred(pool, address);
-    } else {
-        lock_disable_cancel(); /* once for all locks taken below: that costs more than they do */
-        *result = free_strict(pool, address);
-        lock_restore_cancel();
-    }
-    after_free(pool, address);
+    const struct options *options = library_options();
+    *result = options->deferred ? free_deferred(pool, address) : free_strict(pool, address, options->fill);
+    after_free(pool, address, options);
     return true;
 }
 
@@ -252,7 +264,7 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
     if (*result == CUDA_SUCCESS) {
         events_note_free(RECORDING_MALLOC, address, stream);
         *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-        after_free(pool, address);
+        after_free(pool, address, library_options());
     }
     return true;
 }

@@ -18,12 +18,6 @@ static inline uint64_t clock_ns(void)
     return clock_read(CLOCK_MONOTONIC);
 }
 
-/* The same, some milliseconds late, at a fifth of the cost. */
-static inline uint64_t clock_coarse_ns(void)
-{
-    return clock_read(CLOCK_MONOTONIC_COARSE);
-}
-
 /* Since the machine started, the same in every namespace: for other processes. */
 static inline uint64_t clock_boot_ns(void)
 {

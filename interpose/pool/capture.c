@@ -9,6 +9,7 @@
 
 #define CAPTURES_MAX 64
 #define PATIENCE_NS  UINT64_C(500000000)
+#define SPINS        200  /* before a thread asks beside another: 10 us (x86_64) */
 #define PROBE_BYTES  512  /* usually fits into a page that the driver holds */
 #define PROBE_HOST   4096 /* of host memory, if the card is full */
 
@@ -21,6 +22,7 @@ static struct {
     CUcontext context;
 } names[CAPTURES_MAX];
 static int nameless; /* open captures beyond the table */
+static struct capture_questions *all_questions;
 
 bool capture_any(void)
 {
@@ -55,43 +57,137 @@ void capture_admit(void)
     atomic_fetch_sub(&excluded, 1);
 }
 
+/* ---- questions ---- */
+
+void capture_add_questions(struct capture_questions *questions)
+{
+    lock_take(&captures_lock);
+    questions->next = all_questions;
+    all_questions = questions;
+    lock_release(&captures_lock);
+}
+
+void capture_remove_questions(struct capture_questions *questions)
+{
+    struct capture_questions **at = &all_questions;
+
+    lock_take(&captures_lock);
+    while (*at && *at != questions)
+        at = &(*at)->next;
+    if (*at)
+        *at = questions->next;
+    lock_release(&captures_lock);
+}
+
+/* Changes the word and then reads `captures`; capture_begin does the opposite, so one of the two sees the
+ * other. */
+uint64_t capture_begin_question(struct capture_questions *questions)
+{
+    uint64_t word = atomic_load_explicit(&questions->word, memory_order_relaxed);
+
+    if ((word & 1) || !atomic_compare_exchange_strong(&questions->word, &word, word + 1))
+        return 0;
+    if (!capture_any())
+        return word + 1;
+    capture_end_question(questions, word + 1, false);
+    return 0;
+}
+
+/* Only the thread that asks writes an odd word, so a store is enough. Release: a thread that shares the
+ * answer sees what this thread has seen. */
+void capture_end_question(struct capture_questions *questions, uint64_t number, bool answered)
+{
+    atomic_store_explicit(&questions->word, answered ? number + 1 : number - 1, memory_order_release);
+}
+
+/* A locked addition, not a load: all that this thread submitted is visible before it, and so to a thread that
+ * changes the word later and then asks the driver. */
+uint64_t capture_next_question(struct capture_questions *questions)
+{
+    return (atomic_fetch_add(&questions->word, 0) + 1) | 1;
+}
+
+bool capture_await_answer(struct capture_questions *questions, uint64_t number)
+{
+    uint64_t word = atomic_load_explicit(&questions->word, memory_order_acquire);
+
+    for (int i = 0; i < SPINS && (word & 1) && word <= number; i++) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#else
+        __asm__ volatile("yield");
+#endif
+        word = atomic_load_explicit(&questions->word, memory_order_acquire);
+    }
+    return word > number;
+}
+
+/* Returns true if a thread asks or records an event. One that asks may take long: the next in its context
+ * waits for an event instead. */
+static bool any_excludes(void)
+{
+    bool any = atomic_load(&excluded) > 0;
+
+    lock_take(&captures_lock);
+    for (struct capture_questions *at = all_questions; at; at = at->next) {
+        if (!(atomic_load(&at->word) & 1))
+            continue;
+        atomic_store_explicit(&at->quick, 0, memory_order_relaxed);
+        any = true;
+    }
+    lock_release(&captures_lock);
+    return any;
+}
+
 static void await_excluded(void)
 {
     const struct timespec moment = {.tv_nsec = 20000};
     const uint64_t until = clock_ns() + PATIENCE_NS;
 
-    while (atomic_load(&excluded) && clock_ns() < until)
+    while (any_excludes() && clock_ns() < until)
         nanosleep(&moment, NULL);
 }
 
 /* ---- waiting ---- */
 
-/* Makes a driver call with the calling thread's capture mode relaxed and cancellation disabled. If the driver
- * has no such modes, they stay as they are. */
-#define RELAXED(call)                                                                                        \
-    ({                                                                                                       \
-        CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;                                          \
-        lock_disable_cancel();                                                                               \
-        driver.cuThreadExchangeStreamCaptureMode(&mode_);                                                    \
-        const CUresult relaxed_ = (call);                                                                    \
-        driver.cuThreadExchangeStreamCaptureMode(&mode_);                                                    \
-        lock_restore_cancel();                                                                               \
-        relaxed_;                                                                                            \
-    })
+/* Relaxes the calling thread's capture mode for a driver call, and disables cancellation. Returns the mode
+ * before. If the driver has no such modes, they stay as they are. */
+static CUstreamCaptureMode relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    lock_disable_cancel();
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+/* Undoes it after the call, and returns the call's result. */
+static CUresult restore(CUstreamCaptureMode mode, CUresult result)
+{
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    lock_restore_cancel();
+    return result;
+}
 
 CUresult capture_wait_event(CUevent event)
 {
-    return RELAXED(driver.cuEventSynchronize(event));
+    const CUstreamCaptureMode mode = relax();
+
+    return restore(mode, driver.cuEventSynchronize(event));
 }
 
 CUresult capture_wait_stream(CUstream stream)
 {
-    return RELAXED(driver.cuStreamSynchronize(stream));
+    const CUstreamCaptureMode mode = relax();
+
+    return restore(mode, driver.cuStreamSynchronize(stream));
 }
 
 CUresult capture_query_event(CUevent event)
 {
-    return RELAXED(driver.cuEventQuery(event));
+    const CUstreamCaptureMode mode = relax();
+
+    return restore(mode, driver.cuEventQuery(event));
 }
 
 /* Allocates and frees a small block of the driver in the current context: cuMemFree waits for all work of the
@@ -132,6 +228,26 @@ static bool wait_behind_event(CUcontext context, CUresult *result)
     return recorded;
 }
 
+bool capture_order_behind(CUcontext context)
+{
+    CUcontext current = NULL;
+    CUevent event;
+
+    if (driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context || !capture_exclude())
+        return false;
+    lock_disable_cancel();
+    CUresult result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) {
+        result = driver.cuCtxRecordEvent(context, event);
+        if (result == CUDA_SUCCESS)
+            result = driver.cuCtxWaitEvent(context, event);
+        driver.cuEventDestroy_v2(event);
+    }
+    capture_admit();
+    lock_restore_cancel();
+    return result == CUDA_SUCCESS;
+}
+
 static CUresult wait_pushed(CUcontext context, CUresult (*wait)(CUcontext context))
 {
     CUcontext before;
@@ -160,7 +276,10 @@ static CUresult wait_relaxed(CUcontext context)
 {
     CUresult result;
 
-    return wait_behind_event(context, &result) ? result : RELAXED(free_probe());
+    if (wait_behind_event(context, &result))
+        return result;
+    const CUstreamCaptureMode mode = relax();
+    return restore(mode, free_probe());
 }
 
 static CUresult wait_as_free(CUcontext context)
@@ -248,4 +367,5 @@ void capture_after_fork(void)
     atomic_store(&excluded, 0);
     memset(names, 0, sizeof(names));
     nameless = 0;
+    all_questions = NULL;
 }

@@ -10,6 +10,7 @@
 #ifndef GPUCAP_CAPTURE_H
 #define GPUCAP_CAPTURE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "interpose/driver/driver.h"
@@ -33,6 +34,30 @@ bool capture_takes(CUstream stream);
 /* Returns true if no capture is open. Then none begins before capture_admit, which must follow soon. */
 bool capture_exclude(void);
 void capture_admit(void);
+
+/* The questions about one context's work by cuCtxSynchronize (fence.h). One thread asks at a time, and no
+ * capture begins meanwhile. */
+struct capture_questions {
+    struct capture_questions *next; /* guarded by captures_lock */
+    _Atomic uint64_t word;          /* twice the number of answered questions, plus 1 while a thread asks */
+    atomic_uint quick; /* quick answers in a row, up to FENCE_QUICK; 0 again if a capture had to wait */
+};
+void capture_add_questions(struct capture_questions *questions);
+void capture_remove_questions(struct capture_questions *questions);
+
+/* Begins a question. Returns its number, for capture_end_question, which must follow also if the thread is
+ * cancelled; or 0 if another thread asks or a capture is open. */
+uint64_t capture_begin_question(struct capture_questions *questions);
+void capture_end_question(struct capture_questions *questions, uint64_t number, bool answered);
+/* Returns the number of the first question that begins after the call. */
+uint64_t capture_next_question(struct capture_questions *questions);
+/* Spins until that question was answered, or no thread asks, or for 10 us. Returns true if it was answered.
+ */
+bool capture_await_answer(struct capture_questions *questions, uint64_t number);
+
+/* Orders all later work of the context behind all that was submitted, on the device. Returns false if a
+ * capture is open, another context is current, or the driver cannot. */
+bool capture_order_behind(CUcontext context);
 
 /* Waits for all work of the context. Works while captures are open and leaves them intact. */
 CUresult capture_wait_context(CUcontext context);

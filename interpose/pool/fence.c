@@ -6,12 +6,9 @@
 #include <time.h>
 
 #include "interpose/base/clock.h"
-#include "interpose/pool/capture.h"
 
-#define QUICK_NS UINT64_C(20000)    /* an answer by an event within this time is quick */
-#define LONG_NS  UINT64_C(10000000) /* one by cuCtxSynchronize (coarse clock) above this is not */
-#define SHARES   3                  /* times a thread waits for another's question before it asks itself */
-#define SPINS    200 /* before a thread itself asks about an event that another thread asks about */
+#define QUICK_NS UINT64_C(20000) /* an answer by an event within this time is quick */
+#define SHARES   3               /* times a thread waits for another's question before it asks itself */
 
 #define FLAG_WAIT_NS  UINT64_C(500000000) /* for work that may wait for the calling thread */
 #define FLAG_PAUSE_NS 50000
@@ -35,10 +32,12 @@ void fence_open(struct fence *fence, CUcontext context)
     fence->context = context;
     atomic_store(&fence->open, 1);
     lock_init(&fence->lock, LOCK_FENCE);
+    capture_add_questions(&fence->questions);
 }
 
 void fence_close(struct fence *fence, bool context_lives)
 {
+    capture_remove_questions(&fence->questions);
     for (int i = 0; i < FENCE_EVENTS && context_lives; i++) {
         if (fence->events[i].event)
             driver.cuEventDestroy_v2(fence->events[i].event);
@@ -178,32 +177,13 @@ static void learn(struct fence *fence, CUresult (*query)(CUevent event))
 
 /* ---- free = strict ---- */
 
-/* The state of one fence_pass. */
-struct pass {
-    uint64_t epoch; /* must be done */
-    struct fence_event *event;
-    bool shared; /* another thread recorded the event and asks about it */
-};
-
-/* Spins briefly until the epoch is done or no thread asks any more. */
-static void spin(struct fence *fence, uint64_t epoch)
-{
-    for (int i = 0; i < SPINS && atomic_load(&fence->asking) && !fence_done(fence, epoch); i++) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#else
-        __asm__ volatile("yield");
-#endif
-    }
-}
-
 /* Notes whether an answer to a strict free was quick. */
-static void note_answer(struct fence *fence, bool at_once)
+static void note_answer(struct capture_questions *questions, bool at_once)
 {
     if (!at_once)
-        atomic_store_explicit(&fence->quick, 0, memory_order_relaxed);
-    else if (atomic_load_explicit(&fence->quick, memory_order_relaxed) < FENCE_QUICK)
-        atomic_fetch_add_explicit(&fence->quick, 1, memory_order_relaxed);
+        atomic_store_explicit(&questions->quick, 0, memory_order_relaxed);
+    else if (atomic_load_explicit(&questions->quick, memory_order_relaxed) < FENCE_QUICK)
+        atomic_fetch_add_explicit(&questions->quick, 1, memory_order_relaxed);
 }
 
 /* Returns true if cuCtxSynchronize would wait for this context; with a green context current it waits for
@@ -215,67 +195,97 @@ static bool is_current(const struct fence *fence)
     return driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == fence->context;
 }
 
-/* Asks by cuCtxSynchronize, without the lock. The caller has called capture_exclude, which delays a capture
- * by half a second at most. */
-static CUresult synchronize(struct fence *fence)
-{
-    const uint64_t began = clock_coarse_ns();
-
-    lock_disable_cancel(); /* the epoch would never be known to be done */
-    const uint64_t epoch = fence_wait_begin(fence);
-    const CUresult result = driver.cuCtxSynchronize();
-    fence_wait_end(fence, epoch, result == CUDA_SUCCESS);
-    lock_restore_cancel();
-    note_answer(fence, clock_coarse_ns() - began <= LONG_NS);
-    return result;
-}
-
 /* Returns true if the last answers were quick and cuCtxSynchronize would wait for this context. */
 static bool is_at_rest(struct fence *fence)
 {
-    return atomic_load_explicit(&fence->quick, memory_order_relaxed) >= FENCE_QUICK && is_current(fence);
+    return atomic_load_explicit(&fence->questions.quick, memory_order_relaxed) >= FENCE_QUICK &&
+           !capture_any() && is_current(fence);
 }
 
-/* For a context at rest: one thread asks, which covers all calls made before its question; the others wait
- * briefly for its answer. Returns false if a capture is open: then nothing was asked. */
-static bool ask_at_rest(struct fence *fence, uint64_t epoch, CUresult *result)
+/* A question by cuCtxSynchronize. */
+struct question {
+    struct fence *fence;
+    uint64_t number; /* 0: beside another thread's, after capture_exclude */
+    uint64_t epoch;  /* the epoch that it ends; 0: none */
+    bool answered;
+};
+
+static void end_question(struct question *question)
 {
-    bool leads = false;
+    struct fence *fence = question->fence;
+
+    if (question->epoch)
+        fence_wait_end(fence, question->epoch, question->answered);
+    if (question->number)
+        capture_end_question(&fence->questions, question->number, question->answered);
+    else
+        capture_admit();
+}
+
+/* Asks by cuCtxSynchronize, without the lock. A capture that begins waits for the answer, half a second at
+ * most. If the thread is cancelled in the driver's call, unwinding its stack ends the question; to disable
+ * cancellation would cost two locked instructions. An epoch is ended only if something was freed in it or
+ * an earlier one waits for its event. */
+static CUresult synchronize(struct fence *fence, uint64_t number)
+{
+    struct question question __attribute__((cleanup(end_question))) = {.fence = fence, .number = number};
+
+    if (atomic_load(&fence->used) || atomic_load(&fence->waiting))
+        question.epoch = fence_wait_begin(fence);
+    const CUresult result = driver.cuCtxSynchronize();
+    question.answered = result == CUDA_SUCCESS;
+    return result;
+}
+
+/* Waits for the answer to another thread's question that begins after the call. Returns false if there is
+ * none soon; then *number is that of a question that this thread has begun, or 0. */
+static bool share_answer(struct capture_questions *questions, uint64_t *number)
+{
+    const uint64_t next = capture_next_question(questions);
+
+    for (int i = 0; i < SHARES && !*number; i++) {
+        if (capture_await_answer(questions, next))
+            return true;
+        *number = capture_begin_question(questions);
+    }
+    return false;
+}
+
+/* For a context at rest: one thread asks, the others share its answer or ask beside it. Returns false if a
+ * capture is open: then nothing was asked. */
+static bool ask_at_rest(struct fence *fence, CUresult *result)
+{
+    uint64_t number = capture_begin_question(&fence->questions);
 
     *result = CUDA_SUCCESS;
-    for (int i = 0; i < SHARES && !leads && !fence_done(fence, epoch); i++) {
-        leads = !atomic_exchange(&fence->asking, true);
-        if (!leads)
-            spin(fence, epoch);
-    }
-    bool asked = fence_done(fence, epoch);
-    if (!asked && (asked = capture_exclude())) {
-        *result = synchronize(fence);
-        capture_admit();
-    }
-    if (leads)
-        atomic_store_explicit(&fence->asking, false, memory_order_release);
-    return asked;
+    if (__builtin_expect(!number, 0) && share_answer(&fence->questions, &number))
+        return true;
+    if (!number && !capture_exclude())
+        return false;
+    *result = synchronize(fence, number);
+    return true;
 }
 
-/* Asks the driver by an event, unless another thread has asked since this thread read its epoch. Returns
- * false if a capture is open or all events are in use: then nothing was asked. */
-static bool ask(struct fence *fence, struct pass *pass, CUresult *result)
+/* Asks the driver by an event, unless another thread has asked since this thread read its epoch. *event: the
+ * event to wait for, or NULL. Returns false if a capture is open or all events are in use: then nothing was
+ * asked. */
+static bool ask(struct fence *fence, uint64_t epoch, struct fence_event **event, CUresult *result)
 {
+    const bool shared = fence->closed >= epoch;
+
     lock_assert_held(&fence->lock);
     *result = CUDA_SUCCESS;
-    pass->shared = fence->closed >= pass->epoch;
-    pass->event = pass->shared ? event_from(fence, pass->epoch) : unused_event(fence);
-    if (pass->shared)
+    *event = shared ? event_from(fence, epoch) : unused_event(fence);
+    if (shared)
         return true;
-    if (!pass->event || !capture_exclude())
+    if (!*event || !capture_exclude())
         return false;
-    *result = record(fence, pass->event);
+    *result = record(fence, *event);
     if (*result == CUDA_SUCCESS) {
-        *result = driver.cuEventQuery(pass->event->event);
+        *result = driver.cuEventQuery((*event)->event);
         if (*result == CUDA_SUCCESS) {
-            settle_epoch(fence, pass->event->epoch);
-            pass->event = NULL;
+            settle_epoch(fence, (*event)->epoch);
+            *event = NULL;
         } else if (*result == CUDA_ERROR_NOT_READY) {
             *result = CUDA_SUCCESS;
         } else {
@@ -306,10 +316,8 @@ static CUresult check_flags(void *argument)
     return atomic_load(&flags_expected) ? wait_a_while(event->event) : CUDA_SUCCESS;
 }
 
-/* Waits for an event, with the fence's lock dropped. `shared`: another thread already asks about it. `check`:
- * as for fence_pass. */
-static CUresult wait_event(struct fence *fence, struct fence_event *event, bool shared,
-                           const struct fence_check *check)
+/* Waits for an event, with the fence's lock dropped. `check`: as for fence_pass. */
+static CUresult wait_event(struct fence *fence, struct fence_event *event, const struct fence_check *check)
 {
     const uint64_t epoch = event->epoch;
     CUresult result = CUDA_SUCCESS;
@@ -317,9 +325,7 @@ static CUresult wait_event(struct fence *fence, struct fence_event *event, bool 
     event->users++;
     lock_disable_cancel(); /* a cancelled thread would stay a user */
     lock_release(&fence->lock);
-    if (shared)
-        spin(fence, epoch);
-    if (!fence_done(fence, epoch) && check)
+    if (check)
         result = check->call(check->argument);
     if (!fence_done(fence, epoch) && result == CUDA_SUCCESS)
         result = capture_wait_event(event->event);
@@ -346,25 +352,34 @@ static CUresult pass_as_free(struct fence *fence, const struct fence_check *chec
     return result;
 }
 
-CUresult fence_pass(struct fence *fence, const struct fence_check *check)
+/* Not inlined, because a strict free at rest would pay for its registers. */
+__attribute__((noinline)) static CUresult pass_by_event(struct fence *fence, const struct fence_check *check)
 {
-    struct pass pass = {.epoch = atomic_load(&fence->open)};
-    const bool at_rest = is_at_rest(fence);
-    CUresult result = CUDA_SUCCESS;
+    const uint64_t epoch = atomic_load(&fence->open), began = clock_ns();
+    struct fence_event *event;
+    CUresult result;
 
-    if (at_rest && check)
-        result = check->call(check->argument);
-    if (result != CUDA_SUCCESS || (at_rest && ask_at_rest(fence, pass.epoch, &result)))
-        return result;
-    const uint64_t began = clock_ns();
     lock_take(&fence->lock);
-    const bool asked = ask(fence, &pass, &result);
-    if (asked && result == CUDA_SUCCESS && pass.event)
-        result = wait_event(fence, pass.event, pass.shared, check);
+    const bool asked = ask(fence, epoch, &event, &result);
+    if (asked && result == CUDA_SUCCESS && event)
+        result = wait_event(fence, event, check);
     lock_release(&fence->lock);
     if (asked)
-        note_answer(fence, clock_ns() - began <= QUICK_NS);
+        note_answer(&fence->questions, clock_ns() - began <= QUICK_NS);
     return asked ? result : pass_as_free(fence, check);
+}
+
+CUresult fence_pass(struct fence *fence, const struct fence_check *check)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (is_at_rest(fence)) {
+        if (check)
+            result = check->call(check->argument);
+        if (result != CUDA_SUCCESS || ask_at_rest(fence, &result))
+            return result;
+    }
+    return pass_by_event(fence, check);
 }
 
 /* ---- free = deferred ---- */
@@ -502,7 +517,7 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     const struct fence_check check = {check_flags, event};
     const bool unclosed = !event && atomic_load(&fence->used);
     if (event)
-        result = wait_event(fence, event, false, &check);
+        result = wait_event(fence, event, &check);
     *more = event_from(fence, 1) != NULL;
     lock_release(&fence->lock);
     if (unclosed) /* a capture is open, or no event could be recorded */

@@ -19,9 +19,10 @@
 #include <stdint.h>
 
 #include "interpose/base/lock.h"
+#include "interpose/pool/capture.h"
 #include "interpose/pool/streams.h"
 
-/* After this many quick answers in a row a strict free asks by cuCtxSynchronize, until an answer takes long.
+/* After this many quick answers in a row a strict free asks by cuCtxSynchronize, until a capture has to wait.
  * cuCtxSynchronize costs 0.3 us on an idle H200. An event costs 1.3 us where several streams were used, but
  * lets a capture begin while a thread waits for it. */
 #define FENCE_QUICK  4
@@ -42,9 +43,8 @@ struct fence {
     _Atomic uint64_t done;    /* all work of this epoch and those before it is done; only rises */
     _Atomic uint64_t ordered; /* all later work is ordered behind this epoch; written with lock */
     atomic_bool used;         /* the open epoch has a free */
-    atomic_uint quick;        /* quick answers to strict frees in a row, up to FENCE_QUICK */
-    atomic_bool asking;       /* a thread is in cuCtxSynchronize; others wait for its answer */
     atomic_uint waiting;      /* events with an epoch; written with lock */
+    struct capture_questions questions;
     struct lock lock;
     /* guarded by lock */
     uint64_t closed; /* the newest epoch that an event has closed */

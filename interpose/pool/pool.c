@@ -276,6 +276,13 @@ static int free_block(struct pool *pool, uint64_t address, bool done)
     return 0;
 }
 
+bool pool_knows_block(struct pool *pool, uint64_t address)
+{
+    uint64_t word;
+
+    return cache_knows_live(pool, address) || small_find(pool, address, &word);
+}
+
 bool pool_has_block(struct pool *pool, uint64_t address)
 {
     struct pool_block block;

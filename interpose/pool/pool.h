@@ -31,6 +31,8 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address);
 
 /* Returns true if a live block begins at the address. */
 bool pool_has_block(struct pool *pool, uint64_t address);
+/* The same without a lock: returns false for many large blocks. */
+bool pool_knows_block(struct pool *pool, uint64_t address);
 
 /* Frees the block at `address`. `done`: all work on it is known to be done. Returns 0 or -EINVAL. */
 int pool_free(struct pool *pool, uint64_t address, bool done);

@@ -223,7 +223,8 @@ static struct pool *open_pool(CUcontext context)
     return &storage[place];
 }
 
-static struct pool *look_up(CUcontext context)
+/* Not inlined: pools_current would save more registers each time. */
+__attribute__((noinline)) static struct pool *look_up(CUcontext context)
 {
     CUcontext owner = pools_owner(context);
     struct pool *pool = find(owner);

@@ -18,7 +18,9 @@ _Thread_local uintptr_t streams_thread;
 static struct lock streams_lock = LOCK_INITIALIZER(LOCK_STREAMS);
 static atomic_uintptr_t main_stream; /* written with streams_lock */
 static atomic_bool distrusted;       /* for good */
-static atomic_bool settled;          /* the main stream has been waited for since another stream is in use */
+/* What keeps other streams from overtaking the main stream's work, since another stream is in use. */
+enum { UNORDERED, ORDERED /* the device */, WAITED_FOR };
+static atomic_int settled;
 /* The first context in which something was freed before its work was done; NULL: none. While the order of
  * streams is relied upon there is no other: a second pool ends that. */
 static _Atomic(CUcontext) early_context;
@@ -66,18 +68,27 @@ static bool wait_for_main(CUcontext context)
     return false;
 }
 
-/* Waits for the main stream before another stream is used: blocks may have been handed out again while the
- * main stream still works on them. The context that is waited for is that of these blocks: the current one
- * may be a green context, which is only a part of it, or another one, or there is none. Every thread that
- * arrives before this is done waits too. Does not wait if every free waited for its work. Returns false if
- * the wait failed: then the work will fail too. */
-static bool settle(void)
+/* Keeps the work of other streams behind that of the main stream: blocks may have been handed out again while
+ * the main stream still works on them. `order`: the device may do that; otherwise, or if it cannot, waits for
+ * the main stream. Order on the device is not enough where the main stream's own order no longer is. The
+ * context is that of these blocks: the current one may be a green context, which is only a part of it, or
+ * another one, or there is none. Every thread that arrives before this is done does it too. Does nothing if
+ * every free waited for its work. Returns false if the wait failed: then the work will fail too. */
+static bool settle(bool order)
 {
     CUcontext early = atomic_load(&early_context);
+    int before = atomic_load(&settled);
 
-    if (!atomic_load(&settled) && (!early || wait_for_main(early)))
-        atomic_store(&settled, true);
-    return atomic_load(&settled);
+    if (before == WAITED_FOR || (before == ORDERED && order))
+        return true;
+    if (early && order && capture_order_behind(early)) {
+        atomic_compare_exchange_strong(&settled, &before, ORDERED);
+        return true;
+    }
+    if (early && !wait_for_main(early))
+        return false;
+    atomic_store(&settled, WAITED_FOR);
+    return true;
 }
 
 /* Logs at level info which function works on another stream, the first few times. */
@@ -120,7 +131,7 @@ bool streams_work_slow(uintptr_t key)
     const bool is_main = key == atomic_load(&main_stream);
     if (!is_main && !atomic_load(&distrusted))
         say_second(key, __builtin_return_address(0));
-    const bool is_settled = is_main || settle();
+    const bool is_settled = is_main || settle(!atomic_load(&distrusted));
     /* Other streams never match streams_last, so that each of their submissions is counted. */
     streams_last = is_settled && !is_foreign ? key : UNSETTLED;
     return is_foreign;
@@ -146,7 +157,7 @@ void streams_mark_done(struct streams_mark mark)
     lock_take(&streams_lock);
     if (atomic_load(&foreign_now) == 0 && atomic_load(&foreign_seen) == mark.seen &&
         !atomic_load(&distrusted)) {
-        atomic_store(&settled, false);
+        atomic_store(&settled, UNORDERED);
         atomic_store(&foreign_done, mark.seen);
     }
     lock_release(&streams_lock);
@@ -157,10 +168,10 @@ void streams_distrust(void)
     lock_take(&streams_lock);
     const bool before = atomic_exchange(&distrusted, true);
     if (!before && !atomic_load(&main_stream))
-        atomic_store(&settled, true); /* nothing has been submitted */
+        atomic_store(&settled, WAITED_FOR); /* nothing has been submitted */
     lock_release(&streams_lock);
     if (!before)
-        settle();
+        settle(false);
 }
 
 void streams_unknown(const char *name)
@@ -180,5 +191,5 @@ void streams_after_fork(void)
 {
     lock_init(&streams_lock, LOCK_STREAMS);
     atomic_store(&distrusted, true);
-    atomic_store(&settled, true);
+    atomic_store(&settled, WAITED_FOR);
 }

@@ -1,11 +1,11 @@
 /* streams: which streams the program uses, as far as the hooks see it. Only `free = deferred` relies on this.
  *
  * While all work goes to one stream, the main stream, its order keeps two uses of a block apart: a freed
- * block may be handed out again at once. The first work on another stream waits for the main stream, once.
- * While that work lasts, and for good after many such switches, freed blocks wait for their epochs (fence.h).
- * This is safe only if every submission is seen: each entry point that submits work reports its stream here
- * (work.def). An unknown entry point, a library bound past the hooks, or a programmatic dependent launch ends
- * this for good (streams_distrust).
+ * block may be handed out again at once. The first work on another stream is put behind the main stream's
+ * work. While that work lasts, and for good after many such switches, freed blocks wait for their epochs
+ * (fence.h). This is safe only if every submission is seen: each entry point that submits work reports its
+ * stream here (work.def). An unknown entry point, a library bound past the hooks, or a programmatic dependent
+ * launch ends this for good (streams_distrust).
  *
  * Owns streams_lock.
  */

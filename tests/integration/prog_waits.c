@@ -182,6 +182,27 @@ static void hosts_turn(void)
     MUST(0, cuStreamSynchronize(first));
 }
 
+/* The first stream waits for the host after a block behind its work was handed out again. The host uses the
+ * second stream first: its work must come behind the first stream's, and the host must not wait. */
+static void hosts_turn_later(void)
+{
+    CUdeviceptr block, again;
+    unsigned char byte = 0;
+
+    begin();
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuLaunchHostFunc(first, until_let_go, NULL));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuMemAlloc(&again, MIB));
+    MUST(0, cuMemsetD8Async(again, 2, MIB, second));
+    atomic_store(&let_go, true);
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuStreamSynchronize(second));
+    MUST(0, cuMemcpyDtoH(&byte, again, 1));
+    MUST(2, byte);
+}
+
 static atomic_bool freed_enough;
 
 static void *takes_and_gives(void *context)
@@ -613,6 +634,7 @@ int main(int argc, char **argv)
         {"refused_all_then_flag", refused_all_then_flag},
         {"crowd", crowd},
         {"hosts_turn", hosts_turn},
+        {"hosts_turn_later", hosts_turn_later},
         {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},
         {"two_contexts", two_contexts},

@@ -44,6 +44,11 @@ static void test_an_allocation_makes_no_stream_wait_for_another(void)
     as_natively("hosts_turn");
 }
 
+static void test_the_first_work_on_a_second_stream_makes_no_thread_wait(void)
+{
+    as_natively("hosts_turn_later");
+}
+
 static void test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another(void)
 {
     as_natively("frees_beside_work");
@@ -92,6 +97,7 @@ int main(void)
     RUN_TEST(test_a_refusal_does_not_wait_for_what_comes_later);
     RUN_TEST(test_threads_on_a_card_that_others_fill_do_not_wait_for_each_other_for_ever);
     RUN_TEST(test_an_allocation_makes_no_stream_wait_for_another);
+    RUN_TEST(test_the_first_work_on_a_second_stream_makes_no_thread_wait);
     RUN_TEST(test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another);
     RUN_TEST(test_the_library_never_uses_a_context_that_is_being_destroyed);
     RUN_TEST(test_no_context_gets_what_another_still_works_on);

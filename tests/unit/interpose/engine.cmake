@@ -9,6 +9,7 @@ foreach(module pool/range_lists pool/range_nodes pool/ranges pool/vmm pool/captu
   target_sources(engine_core PRIVATE ${CMAKE_SOURCE_DIR}/interpose/${module}.c)
 endforeach()
 target_link_libraries(engine_core PUBLIC gpucap_flags gpucap_cuda_headers Threads::Threads)
+target_compile_options(engine_core PRIVATE -fexceptions) # as the library: a cancelled thread ends its question
 if(TARGET heap_je)
   target_link_libraries(engine_core PUBLIC heap_je)
 endif()

@@ -156,6 +156,7 @@ static void test_with_many_streams_what_is_handed_out_is_at_rest_or_ahead_of_all
 static void life_without_joins(void)
 {
     fence_forbid_joins();
+    streams_distrust();
     live((struct life){MANY_STREAMS, 80000, 2000, 100, 1 * GIB, 27});
     CHECK(fake_count(FAKE_WAIT) == 0);
 }

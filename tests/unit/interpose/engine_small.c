@@ -186,7 +186,7 @@ static void behind_work(void)
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < COUNT; i++) {
             addresses[i] = take(BYTES);
-            CHECK(!fake_pending(addresses[i], BYTES));
+            CHECK(!fake_in_the_way(addresses[i], BYTES));
         }
         for (unsigned i = 0; i < COUNT; i++) {
             if (i % 8 == 0)

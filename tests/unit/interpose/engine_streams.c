@@ -15,20 +15,40 @@ static void second_stream(void)
     work(0, STREAM_A);
     free_early();
     work(0, STREAM_A);
-    CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
-    CHECK(streams_work(streams_key(STREAM_B)));
-    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && !streams_in_order());
-    streams_worked();
+    CHECK(fake_count(FAKE_WAIT) == 0);
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_WAIT) == 1 && !streams_in_order() && fake_backlog(0) == 2);
+    CHECK(fake_progress(1) && fake_backlog(0) == 0); /* it ends behind all that was there */
     work(0, STREAM_A);
     work(1, STREAM_B);
     work(0, STREAM_A);
-    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    CHECK(fake_count(FAKE_WAIT) == 1 && fake_count(FAKE_SYNCHRONIZE) == 0);
     close_fence();
 }
 
-static void test_the_second_stream_waits_once_for_the_first(void)
+static void test_the_second_stream_comes_behind_the_first_and_no_thread_waits(void)
 {
     TEST_ASSERT_TRUE(fake_child(second_stream));
+}
+
+/* The order on the device holds for one context. */
+static void second_stream_distrusted(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_WAIT) == 1 && fake_backlog(0) == 1);
+    streams_distrust();
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && fake_backlog(0) == 0);
+    work(2, STREAM_B);
+    CHECK(fake_count(FAKE_WAIT) == 1 && fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+static void test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_stream_distrusted));
 }
 
 /* The main stream waits for what another one is about to do, as a kernel that spins. */
@@ -181,7 +201,7 @@ static void second_after_failures(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
-    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 3);
+    fake_fail(1U << FAKE_WAIT | 1U << FAKE_SYNCHRONIZE, 1, 3);
     work(1, STREAM_B);
     CHECK(fake_failed() == 4 && fake_backlog(0) == 0);
     close_fence();
@@ -198,13 +218,14 @@ static void failed_for_long(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
-    fake_fail(1U << FAKE_SYNCHRONIZE, 1, UINT64_MAX);
+    fake_fail(1U << FAKE_WAIT | 1U << FAKE_SYNCHRONIZE, 1, UINT64_MAX);
     work(1, STREAM_B);
     work(1, STREAM_B);
     CHECK(fake_failed() > 1 && fake_backlog(0) == 1 && !streams_in_order());
     fake_fail(0, 0, 0);
+    const uint64_t waits = fake_count(FAKE_WAIT);
     work(1, STREAM_B);
-    CHECK(fake_backlog(0) == 0);
+    CHECK(fake_count(FAKE_WAIT) == waits + 1);
     close_fence();
 }
 
@@ -221,7 +242,7 @@ static void other_stream_ends(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
-    CHECK(streams_work(streams_key(STREAM_B)) && !streams_in_order() && fake_count(FAKE_SYNCHRONIZE) == 1);
+    CHECK(streams_work(streams_key(STREAM_B)) && !streams_in_order() && fake_count(FAKE_WAIT) == 1);
     fake_work(1, ADDRESS, 0, 2);
     streams_worked();
     CHECK(!streams_in_order());
@@ -232,7 +253,7 @@ static void other_stream_ends(void)
     fence_poll(&fence);
     CHECK(fence_done(&fence, epoch) && streams_in_order());
     work(0, STREAM_A);
-    CHECK(streams_work(streams_key(STREAM_B)) && !fake_pending(ADDRESS - 1, 2)); /* and is waited for again */
+    CHECK(streams_work(streams_key(STREAM_B)) && fake_count(FAKE_WAIT) == 2); /* and comes first again */
     streams_worked();
     close_fence();
 }
@@ -250,6 +271,7 @@ static void other_stream_returns(void)
     free_early();
     CHECK(streams_work(streams_key(STREAM_B)));
     streams_worked();
+    fake_progress(0);
     fence_epoch(&fence);
     fence_poll(&fence);
     CHECK(streams_in_order()); /* nothing was pending */
@@ -321,6 +343,7 @@ static void two_come_second(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
+    fake_fail(1U << FAKE_WAIT, 1, UINT64_MAX);
     fake_on_synchronize = meanwhile;
     const bool foreign = streams_work(streams_key((CUstream)0x10200));
     CHECK(!fake_pending(ADDRESS - 1, 2));
@@ -355,7 +378,8 @@ static void test_a_mark_beside_a_submission_settles_nothing(void)
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_the_second_stream_waits_once_for_the_first);
+    RUN_TEST(test_the_second_stream_comes_behind_the_first_and_no_thread_waits);
+    RUN_TEST(test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for);
     RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
     RUN_TEST(test_two_threads_own_streams_are_two_even_at_one_address);
