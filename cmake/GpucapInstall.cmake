@@ -44,6 +44,7 @@ set(CPACK_PACKAGE_CONTACT "The gpucap authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Memory cap and defragmenting pool under unmodified CUDA programs")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
+set(CPACK_GPUCAP_BUILD ${CMAKE_BINARY_DIR})
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/package.cmake)
 
 set(archive ${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})

@@ -1,6 +1,5 @@
 # The target uninstall: removes every file that the last `cmake --install` of each component put in place, then the
 # folders that only gpucap uses. usage: cmake -DBUILD=FOLDER -P uninstall.cmake, with the same DESTDIR
-# cpack writes the same lists for single components: uninstall those before you make packages.
 file(GLOB manifests ${BUILD}/install_manifest*.txt)
 if(NOT manifests)
   message(FATAL_ERROR "nothing to uninstall: ${BUILD} has no install_manifest*.txt")

@@ -95,8 +95,11 @@ cmp "$scratch/completion.zsh" "$scratch/place/share/zsh/site-functions/_gpucap"
 same "an uninstalled folder" "" "$(files "$scratch/place")"
 [ ! -e "$scratch/place/share/doc/gpucap" ] || fail "share/doc/gpucap is still there"
 
-# --- packages
+# --- packages; making them leaves the lists of what was installed alone
+echo /nowhere/train >"$build/install_manifest_harness.txt"
+rm -f "$build/install_manifest_gpucap.txt"
 (cd "$build" && "$cpack" -B "$scratch/packages" >"$scratch/cpack.log" 2>&1) || fail "cpack: $(cat "$scratch/cpack.log")"
+[ "$(cat "$build"/install_manifest*.txt)" = /nowhere/train ] || fail "cpack changed the lists for uninstall"
 cd "$scratch/packages"
 dpkg-deb -x gpucap_"$version"_*.deb "$scratch/deb"
 same "the .deb" "$(printf '%s\n' "$ours" | sed 's/site-functions/vendor-completions/')" "$(files "$scratch/deb/usr")"
