@@ -4,6 +4,7 @@
 #   simgpu   the simulated GPU of `gpucap run --sim`, where gpucap looks for it (tools/gpucap/place.c)
 # `cpack` makes a .deb and a .tar.gz of the first two. Folders are fixed: gpucap finds its library in ../lib.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME gpucap)
+install(CODE "set(GPUCAP_BUILD ${CMAKE_BINARY_DIR})\ninclude(${CMAKE_SOURCE_DIR}/cmake/install_folders.cmake)" ALL_COMPONENTS)
 
 get_property(parts GLOBAL PROPERTY GPUCAP_PARTS)
 install(TARGETS gpucap_library ${parts} LIBRARY DESTINATION lib)

@@ -8,7 +8,7 @@ else()
 endif()
 # For package_lists.cmake. Where the folder is there, an earlier cpack was interrupted, and the right lists are in it.
 if(NOT EXISTS ${CPACK_GPUCAP_BUILD}/install_kept)
-  file(GLOB lists ${CPACK_GPUCAP_BUILD}/install_manifest*.txt)
+  file(GLOB lists ${CPACK_GPUCAP_BUILD}/install_*.txt)
   file(MAKE_DIRECTORY ${CPACK_GPUCAP_BUILD}/install_kept)
   file(COPY ${lists} DESTINATION ${CPACK_GPUCAP_BUILD}/install_kept)
 endif()
