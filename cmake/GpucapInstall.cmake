@@ -60,7 +60,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_GPUCAP_PACKAGE_NAME gpucap)
 set(CPACK_DEBIAN_HARNESS_PACKAGE_NAME gpucap-harness)
 set(CPACK_COMPONENT_HARNESS_DESCRIPTION "Trainings that show what gpucap does: train, fleet, scenarios, ballast.")
-# The harness also needs a libcudart.so.13, which no package of Debian has: dpkg-shlibdeps would stop at it.
+# package.cmake adds the libraries that the programs need.
 set(CPACK_DEBIAN_HARNESS_PACKAGE_DEPENDS "gpucap (= ${PROJECT_VERSION})")
 find_program(GPUCAP_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(GPUCAP_SHLIBDEPS)

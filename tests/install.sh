@@ -128,3 +128,6 @@ dpkg-deb -x gpucap-harness_"$version"_*.deb "$scratch/harness"
 same "the harness's programs" "$harness" "$(files "$scratch/harness/usr" | grep ^bin/)"
 same "the harness's manual pages" "fleet.1 scenarios.1 train.1" "$(cd "$scratch/harness/usr/share/man/man1" && echo ./* | sed 's/\.\///g')"
 same "the harness's libraries" "" "$(files "$scratch/harness/usr" | grep ^lib/ | grep -v '^lib/libtrain_[a-z]*\.so$')"
+if ldd "$build/train" | grep -q libpng; then
+    dpkg-deb -f gpucap-harness_"$version"_*.deb Depends | grep -q libpng || fail "the harness's package does not depend on libpng"
+fi
