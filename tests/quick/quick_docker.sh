@@ -43,11 +43,11 @@ make_base() {
     tar -C "$scratch/base" -cf "$scratch/base.tar" .
 }
 
-# works COMMAND...: it can run a container of the base image.
+# works COMMAND...: it can run a container of the base image that sees folders of this machine.
 works() {
     command -v "$1" >/dev/null || return 1
     "$@" import "$scratch/base.tar" "$base" >"$scratch/engine.log" 2>&1 &&
-        "$@" run "${sim[@]}" "$base" rm --version >>"$scratch/engine.log" 2>&1 </dev/null
+        "$@" run "${sim[@]}" "$base" sh -c 'test -e /sim/libcuda.so.1' >>"$scratch/engine.log" 2>&1 </dev/null
 }
 
 find_engine() {
@@ -68,6 +68,7 @@ adapted() {
     local word limits=(--ulimit nofile=1024:1024 --ulimit nproc=1024:1024)
     local text=${1//BASE=IMAGE/BASE=$base}
     text=${text//--gpus all/SIM}
+    text=${text//linux-x86_64/linux-$(uname -m)}
     text=${text//python3 train.py/\/programs\/prog_walk}
     text=${text//\"/}
     text=${text//\$PWD\/build/$build}

@@ -1,6 +1,8 @@
 # What the tests of quick starts share: the commands as they stand in docs/guide.md. Sourced; needs bash.
 # shellcheck shell=bash
 
+# shellcheck disable=SC2086 # a list of names
+unset ${!GPUCAP_@}
 guide=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/docs/guide.md
 
 # blocks NAME: the code blocks of one section of the guide.

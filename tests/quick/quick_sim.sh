@@ -69,6 +69,16 @@ fleets() {
     [ "$(wc -l <lines)" = 2 ] || fail "the guide has $(wc -l <lines) lines of fleet on simgpu, and this test knows 2"
 }
 
+# each: the guide's line with two limits; the smaller one refuses.
+each() {
+    local command
+    command=$(commands 'One budget for several processes' | grep -e --each) || fail "the guide has no line with --each"
+    echo "+ $command"
+    printf 'take 3000\ntake 3000\n' | LD_LIBRARY_PATH=$build/sim GPUCAP_SIM=1x16G ${command/.\/serve/$build\/tests\/integration\/prog_walk} >said 2>&1
+    expect 'train: has 3000 MiB more' said
+    expect 'left of 5G' said
+}
+
 # start NAME COMMAND: one of the two runs; its program takes what is written to the pipe NAME.in.
 start() {
     echo "+ $2 &"
@@ -115,4 +125,5 @@ session "$readme" 2
 session "$guide" 1
 recording
 fleets
+each
 one_budget

@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # Runs the batch script of the Slurm quick start as it stands in docs/guide.md, and what the guide says beside it: two
-# tasks with a cap each and with a common one, and a task prolog that loads the library. One node, with daemons of its
-# own from a scratch folder, which end with the test. Other than in the guide: simulated cards, and a small test program
-# in place of the user's.
+# tasks with a cap each and with a common one, a task prolog that loads the library, and a ceiling in /etc/gpucap.conf.
+# One node, with daemons of its own from a scratch folder, which end with the test; it sees a copy of /etc. Other than in
+# the guide: simulated cards, and a small test program in place of the user's.
 #
 # usage: tests/quick/quick_slurm.sh BUILD       exit status 77: no Slurm, or its daemons do not start here
 set -u
 build=$1
 # shellcheck source-path=SCRIPTDIR source=quick_lib.sh
 . "$(dirname "$0")/quick_lib.sh"
-scratch=$(mktemp -d)
 daemons=()
 seconds=60 # for daemons to start, and for each job
 
@@ -17,12 +16,22 @@ clean_up() {
     [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}" && wait; } 2>/dev/null
     rm -rf "$scratch"
 }
-trap clean_up EXIT
 
 for tool in slurmctld slurmd sbatch srun sinfo scontrol; do
     command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null || skip "no $tool here"
 done
 [ "$(id -u)" = 0 ] || skip "slurmd needs root"
+if [ -z "${QUICK_NAMESPACE:-}" ] && unshare --mount true 2>/dev/null; then
+    QUICK_NAMESPACE=1 exec unshare --mount "$0" "$@"
+fi
+scratch=$(mktemp -d)
+trap clean_up EXIT
+own_etc=
+mkdir "$scratch/etc" "$scratch/work"
+if [ -n "${QUICK_NAMESPACE:-}" ] &&
+    mount -t overlay -o "lowerdir=/etc,upperdir=$scratch/etc,workdir=$scratch/work" overlay /etc 2>/dev/null; then
+    own_etc=1
+fi
 
 # write_configuration: no authentication, as only this test knows the ports.
 write_configuration() {
@@ -148,3 +157,14 @@ job 's/gpucap run.*-- //'
 submit 'a task prolog that loads the library'
 times 1 'left of 6G (max)'
 times 1 '3000 MiB more: out of memory'
+
+if [ -n "$own_etc" ]; then
+    echo 'max = 5G' >/etc/gpucap.conf
+    echo '#!/bin/sh' >"$scratch/prolog"
+    job ''
+    submit 'the script, with a ceiling'
+    times 1 "left of 5G (job's max, from /etc/gpucap.conf)"
+    times 1 '3000 MiB more: out of memory'
+else
+    echo "left out: the ceiling, because /etc cannot be replaced here"
+fi
