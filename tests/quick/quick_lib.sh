@@ -14,7 +14,7 @@ blocks() {
 
 # commands NAME: its commands, one in a line, without comments and prompts.
 commands() {
-    blocks "$1" | sed -e ':a; /\\$/ { N; s/ *\\\n */ /; ba }' -e 's/^\$ //; s/  *#.*//' | grep -E '^(docker|gpucap|build/fleet) '
+    blocks "$1" | sed -e ':a; /\\$/ { N; s/ *\\\n */ /; ba }' -e 's/^\$ //; s/  *#.*//' | grep -E '^([A-Z_]+=[^ ]+ )?(docker|gpucap|build/fleet) '
 }
 
 fail() {

@@ -120,6 +120,19 @@ one_budget() {
     until_has 'has 11000 MiB more' cat b.out
 }
 
+# frameworks: their lines are those that tests/gpu/quick/quick_starts.sh runs on a GPU.
+frameworks() {
+    local name lines
+    lines=$(for name in PyTorch JAX CuPy; do commands "$name"; done)
+    [ "$lines" = 'gpucap run --max=8G -- python3 train.py
+PYTORCH_NO_CUDA_MEMORY_CACHING=1 gpucap run --max=8G --free=deferred -- python3 train.py
+gpucap run --max=8G -- python3 train.py
+XLA_PYTHON_CLIENT_MEM_FRACTION=.90 gpucap run --max=8G -- python3 train.py
+gpucap run --max=8G -- python3 program.py' ] || fail "the guide's lines have changed; tests/gpu/quick/quick_starts.sh must run the new ones:
+$lines"
+}
+
+frameworks
 plain_cuda
 session "$readme" 2
 session "$guide" 1
