@@ -12,6 +12,7 @@ readme=${guide%/docs/*}/README.md
 scratch=$(mktemp -d)
 trap 'exec 8>&- 9>&-; kill $(jobs -p) 2>/dev/null; wait; rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
+ulimit -S -n 1024 # as on most systems
 ln -s "$build" build
 mkdir ledger
 export PATH=$build:$PATH GPUCAP_SIM_ID=quick$$ GPUCAP_LEDGER=$scratch/ledger
