@@ -33,6 +33,14 @@ endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/sim/ DESTINATION lib/gpucap/sim USE_SOURCE_PERMISSIONS COMPONENT simgpu
   EXCLUDE_FROM_ALL PATTERN "*.a" EXCLUDE)
 
+# All that has to be built for the components gpucap and simgpu.
+add_custom_target(installable)
+add_dependencies(installable gpucap_library gpucap_command gpucap_man gpucap_bash_completion gpucap_zsh_completion
+  simgpu_cuda simgpu_cudart simgpu_nvml simgpu_nccl)
+if(TARGET simgpu_nvjpeg)
+  add_dependencies(installable simgpu_nvjpeg)
+endif()
+
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DBUILD=${CMAKE_BINARY_DIR}
   -P ${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
 
