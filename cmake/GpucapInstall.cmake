@@ -4,6 +4,7 @@
 #   simgpu   the simulated GPU of `gpucap run --sim`, where gpucap looks for it (tools/gpucap/place.c)
 # `cpack` makes a .deb and a .tar.gz of the first two. Folders are fixed: gpucap finds its library in ../lib.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME gpucap)
+install(CODE "set(GPUCAP_BUILD ${CMAKE_BINARY_DIR})\ninclude(${CMAKE_SOURCE_DIR}/cmake/install_folders.cmake)" ALL_COMPONENTS)
 
 get_property(parts GLOBAL PROPERTY GPUCAP_PARTS)
 install(TARGETS gpucap_library ${parts} LIBRARY DESTINATION lib)
@@ -32,6 +33,14 @@ endforeach()
 install(DIRECTORY ${CMAKE_BINARY_DIR}/sim/ DESTINATION lib/gpucap/sim USE_SOURCE_PERMISSIONS COMPONENT simgpu
   EXCLUDE_FROM_ALL PATTERN "*.a" EXCLUDE)
 
+# All that has to be built for the components gpucap and simgpu.
+add_custom_target(installable)
+add_dependencies(installable gpucap_library gpucap_command gpucap_man gpucap_bash_completion gpucap_zsh_completion
+  simgpu_cuda simgpu_cudart simgpu_nvml simgpu_nccl)
+if(TARGET simgpu_nvjpeg)
+  add_dependencies(installable simgpu_nvjpeg)
+endif()
+
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DBUILD=${CMAKE_BINARY_DIR}
   -P ${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)
 
@@ -44,6 +53,7 @@ set(CPACK_PACKAGE_CONTACT "The gpucap authors")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Memory cap and defragmenting pool under unmodified CUDA programs")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES ON)
+set(CPACK_GPUCAP_BUILD ${CMAKE_BINARY_DIR})
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/package.cmake)
 
 set(archive ${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
@@ -58,7 +68,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_GPUCAP_PACKAGE_NAME gpucap)
 set(CPACK_DEBIAN_HARNESS_PACKAGE_NAME gpucap-harness)
 set(CPACK_COMPONENT_HARNESS_DESCRIPTION "Trainings that show what gpucap does: train, fleet, scenarios, ballast.")
-# The harness also needs a libcudart.so.13, which no package of Debian has: dpkg-shlibdeps would stop at it.
+# package.cmake adds the libraries that the programs need.
 set(CPACK_DEBIAN_HARNESS_PACKAGE_DEPENDS "gpucap (= ${PROJECT_VERSION})")
 find_program(GPUCAP_SHLIBDEPS dpkg-shlibdeps)
 mark_as_advanced(GPUCAP_SHLIBDEPS)

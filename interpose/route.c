@@ -362,7 +362,7 @@ static int card_of_stream(CUstream stream, CUdevice *ordinal)
     if (device_only(ordinal))
         return 0;
     if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return device_current(ordinal);
+        return driver_current_card(ordinal);
     CUresult result = driver.cuStreamGetDevice(stream, ordinal);
     if (result == CUDA_ERROR_NOT_SUPPORTED)
         result = card_by_context(stream, ordinal);

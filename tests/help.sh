@@ -26,7 +26,7 @@ check() {
     texts=$((texts + 1))
 }
 
-for program in train fleet scenarios gpucap; do
+for program in train fleet scenarios ballast gpucap; do
     check "$program --help" "$build/$program" --help
 done
 for command in $("$build/gpucap" help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do

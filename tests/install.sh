@@ -17,9 +17,9 @@ unset DESTDIR
 scratch=$(mktemp -d)
 # The build folder keeps the lists of what its user installed from it.
 mkdir "$scratch/kept" "$scratch/record" "$scratch/ledger"
-find "$build" -maxdepth 1 -name 'install_manifest*.txt' -exec cp {} "$scratch/kept/" \;
+find "$build" -maxdepth 1 -name 'install_*.txt' -exec mv {} "$scratch/kept/" \;
 clean_up() {
-    rm -f "$build"/install_manifest*.txt
+    rm -f "$build"/install_*.txt
     cp -R "$scratch/kept/." "$build/"
     rm -rf "$scratch"
 }
@@ -82,7 +82,7 @@ runs() {
 
 # --- install, use, uninstall
 "$cmake" --install "$build" --prefix "$scratch/place" --strip >/dev/null
-mv "$build/install_manifest.txt" "$scratch/record/"
+mv "$build/install_manifest.txt" "$build/install_folders.txt" "$scratch/record/"
 same "an installation" "$ours" "$(files "$scratch/place")"
 knows_nothing_of_the_build "$scratch/place"
 runs "$scratch/place"
@@ -92,11 +92,21 @@ done
 cmp "$scratch/completion.bash" "$scratch/place/share/bash-completion/completions/gpucap"
 cmp "$scratch/completion.zsh" "$scratch/place/share/zsh/site-functions/_gpucap"
 "$cmake" -DBUILD="$scratch/record" -P "$source/cmake/uninstall.cmake" >/dev/null
-same "an uninstalled folder" "" "$(files "$scratch/place")"
-[ ! -e "$scratch/place/share/doc/gpucap" ] || fail "share/doc/gpucap is still there"
+[ ! -e "$scratch/place" ] || fail "uninstalling left $(find "$scratch/place")"
 
-# --- packages
+# Folders that were there before stay, and so does what others put into new ones.
+mkdir -p "$scratch/used/bin"
+"$cmake" --install "$build" --prefix "$scratch/used" >/dev/null
+mv "$build/install_manifest.txt" "$build/install_folders.txt" "$scratch/record/"
+echo mine >"$scratch/used/share/man/man1/mine.1"
+"$cmake" -DBUILD="$scratch/record" -P "$source/cmake/uninstall.cmake" >/dev/null
+same "a folder with a file of others" "$(printf '%s\n' bin share share/man share/man/man1 share/man/man1/mine.1)" \
+    "$(cd "$scratch/used" && find . -mindepth 1 | sed 's/^\.\///' | LC_ALL=C sort)"
+
+# --- packages; making them leaves the lists of what was installed alone
+echo /nowhere/train >"$build/install_manifest_harness.txt"
 (cd "$build" && "$cpack" -B "$scratch/packages" >"$scratch/cpack.log" 2>&1) || fail "cpack: $(cat "$scratch/cpack.log")"
+[ "$(cat "$build"/install_*.txt)" = /nowhere/train ] || fail "cpack changed the lists for uninstall"
 cd "$scratch/packages"
 dpkg-deb -x gpucap_"$version"_*.deb "$scratch/deb"
 same "the .deb" "$(printf '%s\n' "$ours" | sed 's/site-functions/vendor-completions/')" "$(files "$scratch/deb/usr")"
@@ -118,3 +128,6 @@ dpkg-deb -x gpucap-harness_"$version"_*.deb "$scratch/harness"
 same "the harness's programs" "$harness" "$(files "$scratch/harness/usr" | grep ^bin/)"
 same "the harness's manual pages" "fleet.1 scenarios.1 train.1" "$(cd "$scratch/harness/usr/share/man/man1" && echo ./* | sed 's/\.\///g')"
 same "the harness's libraries" "" "$(files "$scratch/harness/usr" | grep ^lib/ | grep -v '^lib/libtrain_[a-z]*\.so$')"
+if ldd "$build/train" | grep -q libpng; then
+    dpkg-deb -f gpucap-harness_"$version"_*.deb Depends | grep -q libpng || fail "the harness's package does not depend on libpng"
+fi

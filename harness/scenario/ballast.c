@@ -91,11 +91,24 @@ static bool read_request(const char *line, size_t *leave)
     return !errno && end != line && *end == '\n';
 }
 
-int main(void)
+static const char usage[] =
+    "usage: ballast\n"
+    "Makes a large GPU a small one by holding the rest of its memory; scenarios\n"
+    "uses it. Reads lines 'leave BYTES' from stdin and answers each with\n"
+    "'ready free=BYTES held=BYTES' or 'failed REASON'. Ends at the end of stdin, and\n"
+    "when the program that started it ends.\n";
+
+int main(int argc, char **argv)
 {
     char line[128];
     size_t leave;
 
+    if (argc > 1) {
+        const bool asked = !strcmp(argv[1], "--help");
+
+        fputs(usage, asked ? stdout : stderr);
+        return asked ? 0 : 2;
+    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (fgets(line, sizeof(line), stdin)) {
         if (read_request(line, &leave)) {

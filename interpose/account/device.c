@@ -277,20 +277,6 @@ int device_find(CUdevice ordinal, struct device **device)
     return 0;
 }
 
-int device_current(CUdevice *ordinal)
-{
-    CUcontext context = NULL;
-
-    const CUresult result = driver.cuCtxGetDevice(ordinal);
-    if (result == CUDA_SUCCESS)
-        return 0;
-    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
-        !context)
-        return -ENXIO;
-    /* Asked again: a failure may pass. */
-    return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
-}
-
 bool device_only(CUdevice *ordinal)
 {
     static atomic_int cards; /* 0: not asked yet */
@@ -308,7 +294,7 @@ bool device_only(CUdevice *ordinal)
 int device_find_current(struct device **device)
 {
     CUdevice ordinal;
-    const int rc = device_current(&ordinal);
+    const int rc = driver_current_card(&ordinal);
 
     *device = NULL;
     if (rc == 0)
@@ -382,7 +368,7 @@ struct device *device_guarded_current(void)
     CUdevice ordinal;
 
     if (__builtin_expect(atomic_load_explicit(&listed_end, memory_order_relaxed) == 0, 0) ||
-        device_current(&ordinal))
+        driver_current_card(&ordinal))
         return NULL;
     return device_guarded(ordinal);
 }

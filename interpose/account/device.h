@@ -34,9 +34,6 @@ void device_setup(const struct options *options);
  * -ENODEV if the driver cannot identify the card, so nothing may be granted on it; -ENXIO if there is no such
  * card, so the driver itself refuses every request. */
 int device_find(CUdevice ordinal, struct device **device);
-/* Writes the number of the current context's card. Returns 0, -ENXIO without a context, -ENODEV if the driver
- * cannot say. */
-int device_current(CUdevice *ordinal);
 /* Returns true and writes the number if the program sees a single card. */
 bool device_only(CUdevice *ordinal);
 /* device_find for the current context's card; -ENXIO without a context. */

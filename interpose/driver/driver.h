@@ -11,6 +11,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* cuda.h then declares every ABI under its own name */
 #endif
 #include <cudaTypedefs.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -45,6 +46,22 @@ static inline CUresult driver_may_allocate(void)
     const CUresult result = driver.cuMemAlloc_v2(&address, NEVER_FITS);
 
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
+/* Writes the number of the current context's card. Returns 0, -ENXIO without a context, -ENODEV if the driver
+ * cannot say. */
+static inline int driver_current_card(CUdevice *ordinal)
+{
+    CUcontext context = NULL;
+    const CUresult result = driver.cuCtxGetDevice(ordinal);
+
+    if (result == CUDA_SUCCESS)
+        return 0;
+    if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS ||
+        !context)
+        return -ENXIO;
+    /* Asked again: a failure may pass. */
+    return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
 /* Binds to the libcuda that defines `symbol`, an address that a look-up of the program returned. Returns

@@ -2,7 +2,7 @@
 # heap_rename.sh NM OBJCOPY LIBRARY.a OUT.a: a private copy of jemalloc for interpose/pool/heap.c.
 #
 # Every name that it defines without its je_ prefix (malloc, free, mallocx, ...) gets the prefix heap_je_, so that it
-# is nobody's malloc; and what it would read of the host's settings, or do at a fork, goes to functions of heap.c that do
+# replaces no malloc of the program. What it would read of the host's settings, or do at a fork, goes to functions of heap.c that do
 # nothing.
 set -eu
 nm=$1 objcopy=$2 library=$3 out=$4

@@ -103,7 +103,10 @@ int cli_use_sim(const char *where, const char *spec, char *path, size_t size)
     if (sim_card_spec_parse(spec, &cards, why, sizeof(why)))
         return cli_fail("%s--sim='%s' is not valid %s; accepted: cards such as 2x16G", where, spec, why);
     if (place_sim(path, size))
-        return cli_fail("%sthe simulated GPU (sim/libcuda.so.1) is not beside this executable", where);
+        return cli_fail(
+            "%sno simulated GPU: sim/libcuda.so.1 is neither beside this program nor in ../lib/gpucap; "
+            "'cmake --install BUILD --component simgpu' installs it",
+            where);
     if (setenv("GPUCAP_SIM", spec, 1) != 0)
         return cli_fail("%sno memory for the environment", where);
     return 0;

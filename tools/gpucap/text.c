@@ -158,14 +158,10 @@ int cmd_help(int argc, char **argv)
     return 0;
 }
 
-/* The options of one command, indented. */
-static void man_command_options(const struct cli_option *options)
+static void man_own_options(const struct cli_option *options)
 {
     char form[FORM_MAX];
 
-    if (!options)
-        return;
-    puts(".RS");
     for (; options->name; options++) {
         fputs(".TP\n\\fB", stdout);
         manual_text(stdout, option_form(options, form));
@@ -173,7 +169,6 @@ static void man_command_options(const struct cli_option *options)
         manual_text(stdout, options->help);
         putchar('\n');
     }
-    puts(".RE");
 }
 
 static void man_commands(void)
@@ -193,15 +188,18 @@ static void man_commands(void)
             manual_text(stdout, command->details);
             putchar('\n');
         }
-        if (!command->settings)
-            man_command_options(command->options);
+        if (!command->settings && command->options) {
+            puts(".RS");
+            man_own_options(command->options);
+            puts(".RE");
+        }
     }
 }
 
 static void man_options(void)
 {
     puts(".SH OPTIONS\nEach option of \\fBrun\\fR is also an environment variable and a line in a "
-         "configuration\nfile; the last ones only the command line has.");
+         "configuration\nfile, except those that name no variable.");
     for (int id = 0; id < OPTIONS_COUNT; id++) {
         const struct options_entry *option = &options_table[id];
         manual_option(stdout, option->name, "VALUE");
@@ -210,7 +208,7 @@ static void man_options(void)
         manual_text(stdout, option->form);
         printf(". Default: %s. Variable: %s.\n", option->standard, option->variable);
     }
-    man_command_options(run_options());
+    man_own_options(run_options());
 }
 
 static void man_examples(void)
@@ -221,7 +219,7 @@ static void man_examples(void)
          "Several such runs share 20 GiB, and wait for each other's memory."},
         {"gpucap run --record=run-%p.gpucap -- ./train; gpucap why run-*.gpucap",
          "Tells after a run why it ran out of memory."},
-        {"gpucap run --sim=1x16G --max=4G -- ./program", "The same on a simulated card, without a GPU."},
+        {"gpucap run --sim=1x16G --max=4G -- ./program", "Runs the program on a simulated card of 16 GiB."},
     };
 
     manual_section(stdout, "EXAMPLES");

@@ -1,6 +1,7 @@
 /* simgpu_vmm: virtual memory management on the simulated driver, as measured on an H200. */
 #include "tests/unit/simgpu/simgpu_support.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CHUNK (2 * MIB)
@@ -32,6 +33,27 @@ static void test_the_granularity_is_2_mib_and_binds(void)
     IS(1, cuMemCreate(&handle, 0, &props, 0));
     IS(1, cuMemAddressReserve(&p, MIB, 0, 0, 0));
     IS(1, cuMemAddressReserve(&p, CHUNK, 3, 0, 0));
+}
+
+/* Each exportable chunk is a file of its own, and 1,024 files are the usual limit at first. */
+static void test_exportable_memory_is_not_bounded_by_the_limit_of_open_files(void)
+{
+    CUmemAllocationProp exportable = props;
+    CUmemGenericAllocationHandle handles[32];
+    struct rlimit before, few;
+    const int next = dup(0);
+
+    TEST_ASSERT_EQUAL_INT(0, close(next));
+    TEST_ASSERT_EQUAL_INT(0, getrlimit(RLIMIT_NOFILE, &before));
+    few = before;
+    few.rlim_cur = (rlim_t)next + 8;
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_NOFILE, &few));
+    exportable.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    for (unsigned i = 0; i < 32; i++)
+        OK(cuMemCreate(&handles[i], CHUNK, &exportable, 0));
+    for (unsigned i = 0; i < 32; i++)
+        OK(cuMemRelease(handles[i]));
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_NOFILE, &before));
 }
 
 static void test_memory_lives_until_neither_held_nor_mapped(void)
@@ -338,6 +360,7 @@ int main(void)
     sim_machine("1x1G");
     UNITY_BEGIN();
     RUN_TEST(test_the_granularity_is_2_mib_and_binds);
+    RUN_TEST(test_exportable_memory_is_not_bounded_by_the_limit_of_open_files);
     RUN_TEST(test_memory_lives_until_neither_held_nor_mapped);
     RUN_TEST(test_a_handle_is_mapped_whole_and_unmapped_whole);
     RUN_TEST(test_one_handle_mapped_twice_is_the_same_memory);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define MEMORY_SIZE                                                                                          \
@@ -26,9 +27,24 @@ uint64_t sim_phys_round(uint64_t size)
     return rounded < size ? 0 : rounded;
 }
 
+/* Opens a file in memory. Raises the limit of open files as far as the process may, before half of it is used
+ * up: a pool of gigabytes in chunks that may be exported needs thousands of files, most systems begin with a
+ * limit of 1,024, and the program opens files as well. */
+static int open_file(void)
+{
+    const int fd = memfd_create("simgpu", MFD_CLOEXEC);
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) || (fd >= 0 && (rlim_t)fd < files.rlim_cur / 2))
+        return fd;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    return fd >= 0 ? fd : memfd_create("simgpu", MFD_CLOEXEC);
+}
+
 static int make_file(int64_t size)
 {
-    int fd = memfd_create("simgpu", MFD_CLOEXEC);
+    int fd = open_file();
 
     if (fd >= 0 && ftruncate(fd, size) != 0) {
         close(fd);
