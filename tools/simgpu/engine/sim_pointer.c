@@ -159,16 +159,10 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct sim_block *
 CUresult sim_pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct sim_block *block;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return result;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
-    if (block)
-        result = get(out, attribute, block, address);
-    sim_lock_drop();
-    return result;
+    return out && block ? get(out, attribute, block, address) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Writes the value for an unknown pointer, or for an attribute that this memory does not have. */
@@ -209,30 +203,24 @@ CUresult sim_pointer_get_all(unsigned int count, const CUpointer_attribute *attr
             attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
             attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
     for (i = 0; i < count; i++)
         if (out[i] && (!block || get(out[i], attributes[i], block, address) != CUDA_SUCCESS))
             put_nothing(out[i], attributes[i]);
-    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
 CUresult sim_pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct sim_block *block;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        return result;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
-    if (block && block->kind != BLOCK_MAPPED) {
-        block->sync_memops = *(const unsigned int *)value != 0;
-        result = CUDA_SUCCESS;
-    } else if (block) {
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    }
-    sim_lock_drop();
-    return result;
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !block)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->kind == BLOCK_MAPPED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    block->sync_memops = *(const unsigned int *)value != 0;
+    return CUDA_SUCCESS;
 }
