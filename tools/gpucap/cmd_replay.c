@@ -91,18 +91,15 @@ static int replay(const struct driver *driver, const struct timeline *timeline)
     return status;
 }
 
-int cmd_replay(int argc, char **argv)
+int cmd_replay(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct recording_set set;
     struct driver driver;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    if (arguments.count != 1)
+    if (arguments->count != 1)
         return cli_fail("replay: usage: gpucap replay FILE");
-    if ((status = recording_set_open(&set, "replay", arguments.operands, 1)))
+    if ((status = recording_set_open(&set, "replay", arguments->operands, 1)))
         return status;
     if (!load_driver(&driver) || !open_device(&driver))
         status =

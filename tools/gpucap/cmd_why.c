@@ -238,22 +238,19 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_advice(card, process, &refusals);
 }
 
-int cmd_why(int argc, char **argv)
+int cmd_why(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct ledgers ledgers;
-    int status = arguments_parse(argc, argv, &arguments), explained = 0;
+    int status, explained = 0;
 
-    if (status || arguments.helped)
-        return status;
-    if (arguments.count > 0 && why_names_file(arguments.operands[0]))
-        return why_files(arguments.operands, arguments.count);
-    if (arguments.count != 1)
+    if (arguments->count > 0 && why_names_file(arguments->operands[0]))
+        return why_files(arguments->operands, arguments->count);
+    if (arguments->count != 1)
         return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
-    if ((status = look_open(&ledgers, "why", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
-    if (!ledgers_choose(&ledgers, arguments.operands[0]))
-        status = look_absent("why", &ledgers, arguments.operands[0]);
+    if (!ledgers_choose(&ledgers, arguments->operands[0]))
+        status = look_absent("why", &ledgers, arguments->operands[0]);
     for (int i = 0; i < ledgers.count; i++) {
         for (int j = 0; j < ledgers.cards[i].count; j++) {
             if (!ledgers.cards[i].processes[j].chosen)
