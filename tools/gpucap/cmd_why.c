@@ -14,8 +14,6 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/sums.h"
 
-#define GIB         (UINT64_C(1) << 30)
-#define MIB         (UINT64_C(1) << 20)
 #define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
 #define HOLDERS     4  /* other processes that are named */
 
@@ -148,22 +146,6 @@ static void print_earlier(const struct refusals *refusals)
 
 /* ---- what to try ---- */
 
-/* A round limit at which the request fits: whole GiB from 4 GiB on, below that steps of 128 MiB. */
-static uint64_t round_limit(uint64_t needed)
-{
-    const uint64_t step = needed >= 4 * GIB ? GIB : 128 * MIB;
-
-    return needed > UINT64_MAX - step ? needed : (needed + step - 1) / step * step;
-}
-
-static void try_limit(int *count, const char *before, uint64_t limit, const char *after)
-{
-    if (limit % GIB == 0)
-        why_try(count, "%s=%lluG%s", before, (unsigned long long)(limit / GIB), after);
-    else
-        why_try(count, "%s=%lluM%s", before, (unsigned long long)(limit / MIB), after);
-}
-
 /* What would have helped if idle memory had been in one piece, or free. */
 static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
 {
@@ -190,11 +172,11 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
         const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
 
         snprintf(before, sizeof(before), "gpucap set %s --max", process->entry.job);
-        try_limit(&count,
-                  is_job                ? before
-                  : *process->entry.job ? "gpucap run --each"
-                                        : "gpucap run --max",
-                  round_limit(needed), is_job ? "" : " ...");
+        why_try_limit(&count,
+                      is_job                ? before
+                      : *process->entry.job ? "gpucap run --each"
+                                            : "gpucap run --max",
+                      needed, is_job ? "" : " ...");
         if (is_job && refusal->job_used > refusal->used)
             why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     }
