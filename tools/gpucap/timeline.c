@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ROOM   1024
 #define CONTEXTS_MAX 256 /* of one device; more are nonsense */
 
 /* ---- building ---- */
@@ -22,25 +21,11 @@ struct builder {
     bool failed;
 };
 
-static void *room_for_one(void **entries, size_t count, size_t *room, size_t size)
-{
-    if (count == *room) {
-        const size_t more = *room ? 2 * *room : FIRST_ROOM;
-        void *grown = realloc(*entries, more * size);
-
-        if (!grown)
-            return NULL;
-        *entries = grown;
-        *room = more;
-    }
-    return (char *)*entries + count * size;
-}
-
 static void add_step(struct builder *builder, struct timeline_step step)
 {
     struct timeline *timeline = builder->timeline;
     struct timeline_step *to =
-        room_for_one((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof(*to));
+        recording_room((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof(*to));
 
     if (!to) {
         builder->failed = true;
@@ -70,8 +55,8 @@ static void add_block(struct builder *builder, const struct recording_event *eve
         timeline->lost++;
         end_block(builder, before, event->time_ns);
     }
-    struct timeline_block *block = room_for_one((void **)&timeline->blocks, timeline->block_count,
-                                                &timeline->block_room, sizeof(*block));
+    struct timeline_block *block = recording_room((void **)&timeline->blocks, timeline->block_count,
+                                                  &timeline->block_room, sizeof(*block));
     if (!block ||
         !live_map_add(&builder->map, event->address, event->kind, (uint32_t)timeline->block_count)) {
         builder->failed = true;
@@ -136,7 +121,7 @@ static void add_mark(struct builder *builder, const struct recording_event *even
 {
     struct timeline *timeline = builder->timeline;
     const struct recording_event **to =
-        room_for_one((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof(*to));
+        recording_room((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof(*to));
 
     if (!to) {
         builder->failed = true;
