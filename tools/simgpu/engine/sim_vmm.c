@@ -326,7 +326,7 @@ struct sim_phys *sim_vmm_memory(struct sim_block *block)
     return block->handle->phys;
 }
 
-CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device)
+static CUmemAccess_flags access_of(const struct sim_block *block, CUdevice device)
 {
     return (CUmemAccess_flags)((block->access >> (device * ACCESS_BITS)) & ACCESS_MASK);
 }
@@ -358,7 +358,7 @@ static bool apply_access(struct sim_block *block, const CUmemAccessDesc *list, s
         block->access |= (uint64_t)list[i].flags << (list[i].location.id * ACCESS_BITS);
     }
     for (device = 0; device < sim_device_count(); device++)
-        all |= sim_vmm_access(block, device);
+        all |= access_of(block, device);
     all |= block->host_access;
     block->flags = all;
     return sim_va_protect(block->range.start, block->range.size,
@@ -399,7 +399,7 @@ CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where,
     block = sim_block_find(address);
     if (!block || block->kind != BLOCK_MAPPED)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = is_host(where) ? block->host_access : sim_vmm_access(block, where->id);
+    *out = is_host(where) ? block->host_access : access_of(block, where->id);
     return CUDA_SUCCESS;
 }
 
