@@ -100,14 +100,6 @@ static enum status read_name(struct cuda_device *device, uint64_t index)
     return context_status(cudaSetDevice((int)index), "cudaSetDevice");
 }
 
-bool cuda_device_is_simulated(int index)
-{
-    struct cudaDeviceProp properties;
-
-    return cudaGetDeviceProperties(&properties, index) == cudaSuccess &&
-           strcmp(properties.name, SIM_DEVICE_NAME) == 0;
-}
-
 enum status cuda_device_open(struct cuda_device *device, uint64_t index)
 {
     enum status status;

@@ -24,9 +24,6 @@ struct cuda_device {
  * leaves the device zeroed. */
 enum status cuda_device_open(struct cuda_device *device, uint64_t index);
 
-/* Returns true if CUDA device `index` is simgpu's. The host functions can then compute on device memory. */
-bool cuda_device_is_simulated(int index);
-
 /* Waits for the stream, then releases everything. Accepts a zeroed device that was never opened. */
 void cuda_device_close(struct cuda_device *device);
 

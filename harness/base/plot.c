@@ -76,12 +76,13 @@ int plot_close(struct plot *plot)
     return plot->error;
 }
 
-double plot_x(const struct plot_frame *frame, double x)
+/* Convert the frame's coordinates to those of the picture. */
+static double x_in(const struct plot_frame *frame, double x)
 {
     return frame->left + (frame->x_end > 0 ? frame->width * sound(x) / frame->x_end : 0);
 }
 
-double plot_y(const struct plot_frame *frame, double y)
+static double y_in(const struct plot_frame *frame, double y)
 {
     return frame->top + frame->height * (frame->y_end > 0 ? 1 - sound(y) / frame->y_end : 1);
 }
@@ -149,7 +150,7 @@ void plot_curve_begin(struct plot *plot, const char *stroke, const char *fill)
 
 void plot_curve_point(struct plot *plot, const struct plot_frame *frame, double x, double y)
 {
-    emit(plot, "%.1f,%.1f ", plot_x(frame, x), plot_y(frame, y));
+    emit(plot, "%.1f,%.1f ", x_in(frame, x), y_in(frame, y));
 }
 
 void plot_curve_end(struct plot *plot)

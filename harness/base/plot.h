@@ -41,10 +41,6 @@ int plot_close(struct plot *plot);
 /* Returns the colour of series `number`; the colours repeat. */
 const char *plot_colour(unsigned number);
 
-/* Convert the frame's coordinates to those of the picture. */
-double plot_x(const struct plot_frame *frame, double x);
-double plot_y(const struct plot_frame *frame, double y);
-
 void plot_title(struct plot *plot, const struct plot_frame *frame, const char *title);
 
 /* Writes a heading at (x, y), and text of lesser weight. */

@@ -2,12 +2,12 @@
  * program. */
 #include "harness/data/idx.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "harness/data/file.h"
 
 enum { MAGIC_BYTES = 4, SIZE_BYTES = 4, TYPE_UBYTE = 0x08, GZIP_FIRST = 0x1f, GZIP_SECOND = 0x8b };
 
@@ -54,49 +54,22 @@ const char *idx_parse(struct idx *idx, const uint8_t *bytes, size_t length)
     return NULL;
 }
 
-static enum status read_all(int fd, const char *path, uint8_t *into, size_t bytes)
+static enum status load_open_file(struct idx *idx, int fd, uint64_t bytes, const char *path)
 {
-    size_t done = 0;
-
-    while (done < bytes) {
-        ssize_t got = read(fd, into + done, bytes - done);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return status_fail(STATUS_FAILED, "%s: %s", path, strerror(errno));
-        if (got == 0)
-            return status_fail(STATUS_FAILED, "%s: it became shorter while it was read", path);
-        done += (size_t)got;
-    }
-    return STATUS_OK;
-}
-
-static enum status load_open_file(struct idx *idx, int fd, const char *path)
-{
-    struct stat info;
-    uint8_t *file;
     const char *wrong;
-    enum status status;
+    uint8_t *file;
 
-    if (fstat(fd, &info))
-        return status_fail(STATUS_FAILED, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return status_fail(STATUS_FAILED, "%s: not a regular file", path);
-    if (info.st_size == 0 || (size_t)info.st_size > max_file_bytes)
-        return status_fail(STATUS_FAILED, "%s: %lld bytes is no size for an IDX file", path,
-                           (long long)info.st_size);
-    file = malloc((size_t)info.st_size);
+    if (bytes == 0 || bytes > max_file_bytes)
+        return status_fail(STATUS_FAILED, "%s: %llu bytes is no size for an IDX file", path,
+                           (unsigned long long)bytes);
+    file = malloc(bytes);
     if (!file)
-        return status_fail(STATUS_NO_MEMORY, "%s: no host memory for %lld bytes", path,
-                           (long long)info.st_size);
-    status = read_all(fd, path, file, (size_t)info.st_size);
-    if (!status && (wrong = idx_parse(idx, file, (size_t)info.st_size)))
-        status = status_fail(STATUS_FAILED, "%s: %s", path, wrong);
-    if (status) {
+        return status_fail(STATUS_NO_MEMORY, "%s: no host memory for %llu bytes", path,
+                           (unsigned long long)bytes);
+    if (file_read_at(fd, file, bytes, 0, &wrong) || (wrong = idx_parse(idx, file, bytes))) {
         free(file);
         memset(idx, 0, sizeof(*idx));
-        return status;
+        return status_fail(STATUS_FAILED, "%s: %s", path, wrong);
     }
     idx->file = file;
     return STATUS_OK;
@@ -104,14 +77,15 @@ static enum status load_open_file(struct idx *idx, int fd, const char *path)
 
 enum status idx_load(struct idx *idx, const char *path)
 {
-    /* O_NONBLOCK: opening a pipe by mistake must not hang. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     enum status status;
+    const char *wrong;
+    uint64_t bytes;
+    int fd;
 
     memset(idx, 0, sizeof(*idx));
-    if (fd < 0)
-        return status_fail(STATUS_FAILED, "%s: %s", path, strerror(errno));
-    status = load_open_file(idx, fd, path);
+    if (file_open(AT_FDCWD, path, &fd, &bytes, &wrong))
+        return status_fail(STATUS_FAILED, "%s: %s", path, wrong);
+    status = load_open_file(idx, fd, bytes, path);
     close(fd);
     return status;
 }

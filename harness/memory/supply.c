@@ -32,13 +32,14 @@ static void count_held(struct supply *supply, size_t bytes)
 
 /* Allocates from the device within the budget. Returns cudaErrorMemoryAllocation also when the budget is
  * used up. */
-static cudaError_t device_take(struct supply *supply, void **out, size_t bytes)
+static cudaError_t take_budgeted(struct supply *supply, bool async, cudaStream_t stream, void **out,
+                                 size_t bytes)
 {
     cudaError_t error;
 
     if (!budget_take(supply->budget, bytes))
         return cudaErrorMemoryAllocation;
-    error = cudaMalloc(out, bytes);
+    error = async ? cudaMallocAsync(out, bytes, stream) : cudaMalloc(out, bytes);
     if (error) {
         atomic_fetch_sub(&supply->budget->used, bytes);
         /* Clears the error: it is returned here, and the next launch must not report it again. */
@@ -47,6 +48,11 @@ static cudaError_t device_take(struct supply *supply, void **out, size_t bytes)
     }
     count_held(supply, bytes);
     return cudaSuccess;
+}
+
+static cudaError_t device_take(struct supply *supply, void **out, size_t bytes)
+{
+    return take_budgeted(supply, false, NULL, out, bytes);
 }
 
 static cudaError_t device_give(struct supply *supply, void *data, size_t bytes)
@@ -196,22 +202,6 @@ static cudaError_t arena_supply_take(struct supply *supply, cudaStream_t stream,
     return wait_for_others(supply, stream);
 }
 
-static cudaError_t async_take(struct supply *supply, cudaStream_t stream, size_t bytes, void **data)
-{
-    cudaError_t error;
-
-    if (!budget_take(supply->budget, bytes))
-        return cudaErrorMemoryAllocation;
-    error = cudaMallocAsync(data, bytes, stream);
-    if (error) {
-        atomic_fetch_sub(&supply->budget->used, bytes);
-        cudaGetLastError();
-        return error;
-    }
-    count_held(supply, bytes);
-    return cudaSuccess;
-}
-
 enum status supply_take(struct supply *supply, cudaStream_t stream, size_t bytes, const char *kind,
                         void **data, void **block)
 {
@@ -235,7 +225,7 @@ enum status supply_take(struct supply *supply, cudaStream_t stream, size_t bytes
         error = arena_supply_take(supply, stream, bytes, data);
         break;
     case ALLOC_ASYNC:
-        error = async_take(supply, stream, bytes, data);
+        error = take_budgeted(supply, true, stream, data, bytes);
         break;
     }
     pthread_mutex_unlock(&supply->lock);

@@ -24,7 +24,7 @@ static uint64_t multiply_adds(const struct model *model, const struct layer *lay
     return 0;
 }
 
-struct flops flops_of_layer(const struct model *model, const struct layer *layer, int length)
+static struct flops of_layer(const struct model *model, const struct layer *layer, int length)
 {
     uint64_t forward = 2 * multiply_adds(model, layer, length);
     bool whole = layer->heads || model->values[layer->in[0]].wants_grad;
@@ -37,7 +37,7 @@ struct flops flops_of_sample(const struct model *model, int length)
     struct flops all = {0};
 
     for (int l = 0; l < model->layer_count; l++) {
-        struct flops one = flops_of_layer(model, &model->layers[l], length);
+        struct flops one = of_layer(model, &model->layers[l], length);
 
         all.forward += one.forward;
         all.backward += one.backward;

@@ -15,7 +15,4 @@ struct flops {
 /* Returns those of one sample; `length` tokens of it, where there are tokens. */
 struct flops flops_of_sample(const struct model *model, int length);
 
-/* Returns those of one layer. */
-struct flops flops_of_layer(const struct model *model, const struct layer *layer, int length);
-
 #endif

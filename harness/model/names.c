@@ -209,24 +209,21 @@ enum status names_make(const struct model *model, const struct train_options *op
 
 /* ---- layouts ---- */
 
+/* Turns each row of from[inner][outer] into to[outer][inner]. */
+static void transpose(int rows, size_t outer, size_t inner, const float *from, float *to)
+{
+    for (int row = 0; row < rows; row++, from += outer * inner)
+        for (size_t i = 0; i < outer; i++)
+            for (size_t j = 0; j < inner; j++)
+                *to++ = from[j * outer + i];
+}
+
 void names_to_torch(const struct names_entry *entry, int rows, const float *ours, float *theirs)
 {
-    size_t positions = (size_t)entry->positions;
-    size_t channels = (size_t)entry->channels;
-
-    for (size_t row = 0; row < (size_t)rows; row++, ours += positions * channels)
-        for (size_t c = 0; c < channels; c++)
-            for (size_t p = 0; p < positions; p++)
-                *theirs++ = ours[p * channels + c];
+    transpose(rows, (size_t)entry->channels, (size_t)entry->positions, ours, theirs);
 }
 
 void names_from_torch(const struct names_entry *entry, int rows, const float *theirs, float *ours)
 {
-    size_t positions = (size_t)entry->positions;
-    size_t channels = (size_t)entry->channels;
-
-    for (size_t row = 0; row < (size_t)rows; row++, theirs += positions * channels)
-        for (size_t p = 0; p < positions; p++)
-            for (size_t c = 0; c < channels; c++)
-                *ours++ = theirs[c * positions + p];
+    transpose(rows, (size_t)entry->positions, (size_t)entry->channels, theirs, ours);
 }

@@ -183,7 +183,8 @@ static int export_block(struct pool *pool, uint64_t address, CUipcMemHandle *han
     return rc;
 }
 
-bool ipc_is_own(const CUipcMemHandle *handle)
+/* Returns true if this process made the handle. */
+static bool is_own(const CUipcMemHandle *handle)
 {
     struct ipc_ticket ticket;
 
@@ -241,7 +242,7 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
 
     memcpy(&ticket, handle, sizeof(ticket));
     if (ticket.version == IPC_TICKET_VERSION) {
-        if (ipc_is_own(handle))
+        if (is_own(handle))
             return -EXDEV;
         if (!ticket.bytes || ticket.zero)
             return -EINVAL;

@@ -25,9 +25,6 @@
  * for work (pool_settle). */
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle);
 
-/* Returns true if this process made the handle. */
-bool ipc_is_own(const CUipcMemHandle *handle);
-
 /* Call with true before a context may end, and with false if it did not. In between the driver is not called
  * for its exported blocks. */
 void ipc_exports_ending(CUcontext context, bool ending);

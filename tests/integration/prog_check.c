@@ -55,6 +55,20 @@ CUcontext prog_context(int card)
     return context;
 }
 
+CUgreenCtx prog_green(void)
+{
+    CUdevResource whole, part;
+    CUdevResourceDesc description;
+    unsigned int count = 1;
+    CUgreenCtx made;
+
+    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
+    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
+    MUST(0, cuGreenCtxCreate(&made, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    return made;
+}
+
 void prog_fill(CUdeviceptr block, unsigned char byte, size_t bytes)
 {
     MUST(0, cuMemsetD8(block, byte, bytes));

@@ -30,6 +30,9 @@ int prog_main(int argc, char **argv, const struct prog_scenario *scenarios, size
 /* The primary context of a card, retained and current. */
 CUcontext prog_context(int card);
 
+/* A green context with 16 multiprocessors of the first card. */
+CUgreenCtx prog_green(void);
+
 void prog_fill(CUdeviceptr block, unsigned char byte, size_t bytes);
 /* Returns the number of bytes that differ. */
 long prog_wrong(CUdeviceptr block, unsigned char byte, size_t bytes);

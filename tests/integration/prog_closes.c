@@ -342,20 +342,6 @@ static void share_until_closed(void)
 
 /* ---- in a green context ---- */
 
-static CUgreenCtx make_green(void)
-{
-    CUdevResource whole, part;
-    CUdevResourceDesc description;
-    unsigned int count = 1;
-    CUgreenCtx made;
-
-    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
-    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
-    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
-    MUST(0, cuGreenCtxCreate(&made, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    return made;
-}
-
 /* What is opened in a green context belongs to the primary one, and goes back also when the green one has
  * ended. */
 static void closed_after_a_green_context(void)
@@ -367,7 +353,7 @@ static void closed_after_a_green_context(void)
         share_until_closed();
         return;
     }
-    const CUgreenCtx green = make_green();
+    const CUgreenCtx green = prog_green();
     MUST(0, cuCtxFromGreenCtx(&partial, green));
     MUST(0, cuCtxSetCurrent(partial));
     block = open_sent();

@@ -524,15 +524,8 @@ static void be_late(void *unused)
 
 static void make_green(void)
 {
-    CUdevResource whole, part;
-    CUdevResourceDesc description;
-    unsigned int count = 1;
-
     primary = prog_context(0);
-    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
-    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
-    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
-    MUST(0, cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    green = prog_green();
     MUST(0, cuCtxFromGreenCtx(&partial, green));
     MUST(0, cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
 }

@@ -74,18 +74,12 @@ static void check_block(void)
 /* The second stream is a green context's, which is current. */
 static void green_second(void)
 {
-    CUdevResource whole, part;
-    CUdevResourceDesc description;
     CUgreenCtx green;
     CUcontext partial;
     CUstream stream;
-    unsigned int count = 1;
 
     begin();
-    MUST(0, cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
-    MUST(0, cuDevSmResourceSplitByCount(&part, &count, &whole, NULL, 0, 16));
-    MUST(0, cuDevResourceGenerateDesc(&description, &part, 1));
-    MUST(0, cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    green = prog_green();
     MUST(0, cuCtxFromGreenCtx(&partial, green));
     MUST(0, cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
     reuse_early();

@@ -1,22 +1,10 @@
 /* arguments: see arguments.h. */
 #include "tools/gpucap/arguments.h"
 
-#include "tools/gpucap/cli.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WORD_MAX 64
-
-static const struct cli_command *find_command(const char *name)
-{
-    for (const struct cli_command *command = cli_commands; command->name; command++) {
-        if (!strcmp(command->name, name))
-            return command;
-    }
-    abort(); /* the caller is a command of the table */
-}
 
 static int find_option(const struct cli_command *command, const char *name, size_t length)
 {
@@ -81,38 +69,37 @@ static int parse_output(const struct cli_command *command, char **argv, struct a
     return arguments->values[row] ? 0 : cli_fail("%s: -o needs a file", command->name);
 }
 
-int arguments_parse(int argc, char **argv, struct arguments *arguments)
+int arguments_parse(const struct cli_command *command, int argc, char **argv, struct arguments *arguments)
 {
-    const struct cli_command *command = find_command(argv[0]);
-    bool only_operands = false;
+    bool only_operands = command->settings;
 
-    *arguments = (struct arguments){.operands = argv + 1};
+    *arguments = (struct arguments){.command = command, .operands = argv + 1};
     for (int i = 1; i < argc;) {
-        int used = 1;
+        int used = 1, status = 0;
 
-        if (only_operands || argv[i][0] != '-' || !argv[i][1]) {
+        if (only_operands || argv[i][0] != '-' || !argv[i][1])
             arguments->operands[arguments->count++] = argv[i];
-        } else if (!strcmp(argv[i], "--")) {
+        else if (!strcmp(argv[i], "--"))
             only_operands = true;
-        } else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            char help[] = "help";
-            arguments->helped = true;
-            return cmd_help(2, (char *[]){help, argv[0], NULL});
-        } else {
-            const int status = argv[i][1] == '-' ? parse_option(command, argv + i, arguments, &used)
-                                                 : parse_output(command, argv + i, arguments, &used);
-            if (status)
-                return status;
-        }
+        else if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            arguments->help = true;
+        else if (argv[i][1] == '-')
+            status = parse_option(command, argv + i, arguments, &used);
+        else
+            status = parse_output(command, argv + i, arguments, &used);
+        if (status || arguments->help)
+            return status;
         i += used;
     }
     arguments->operands[arguments->count] = NULL;
+    if (command->operands == CLI_NOTHING && arguments->count)
+        return cli_fail("%s: unexpected argument '%s'", command->name, arguments->operands[0]);
     return 0;
 }
 
-const char *arguments_value(const struct arguments *arguments, const char *command, const char *option)
+const char *arguments_value(const struct arguments *arguments, const char *option)
 {
-    const int row = find_option(find_command(command), option, strlen(option));
+    const int row = find_option(arguments->command, option, strlen(option));
 
     return row < 0 ? NULL : arguments->values[row];
 }

@@ -16,6 +16,8 @@ enum {
     CLI_NOT_FOUND = 127,      /* there is no such program */
 };
 
+struct arguments;
+
 struct cli_option {
     const char *name;  /* without dashes */
     const char *value; /* what the value is called, such as SIZE; NULL: the option takes none */
@@ -33,29 +35,32 @@ struct cli_command {
     const char *details;              /* a paragraph for `gpucap help COMMAND` and the manual page; or NULL */
     const struct cli_option *options; /* ended by an entry without a name; or NULL */
     enum cli_operands operands;
-    bool settings;                     /* takes every option of the library as well */
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+    bool settings; /* takes every option of the library as well, and reads its words itself */
+    int (*run)(const struct arguments *arguments); /* returns the exit status */
 };
 
 extern const struct cli_command cli_commands[]; /* ended by an entry without a name */
 
-int cmd_run(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_ps(int argc, char **argv);
-int cmd_top(int argc, char **argv);
-int cmd_set(int argc, char **argv);
-int cmd_trim(int argc, char **argv);
-int cmd_why(int argc, char **argv);
-int cmd_record(int argc, char **argv);
-int cmd_summary(int argc, char **argv);
-int cmd_page(int argc, char **argv);
-int cmd_view(int argc, char **argv);
-int cmd_export(int argc, char **argv);
-int cmd_replay(int argc, char **argv);
-int cmd_completion(int argc, char **argv);
-int cmd_help(int argc, char **argv);
-int cmd_man(int argc, char **argv);
-int cmd_version(int argc, char **argv);
+int cmd_run(const struct arguments *arguments);
+int cmd_doctor(const struct arguments *arguments);
+int cmd_ps(const struct arguments *arguments);
+int cmd_top(const struct arguments *arguments);
+int cmd_set(const struct arguments *arguments);
+int cmd_trim(const struct arguments *arguments);
+int cmd_why(const struct arguments *arguments);
+int cmd_record(const struct arguments *arguments);
+int cmd_summary(const struct arguments *arguments);
+int cmd_page(const struct arguments *arguments);
+int cmd_view(const struct arguments *arguments);
+int cmd_export(const struct arguments *arguments);
+int cmd_replay(const struct arguments *arguments);
+int cmd_completion(const struct arguments *arguments);
+int cmd_help(const struct arguments *arguments);
+int cmd_man(const struct arguments *arguments);
+int cmd_version(const struct arguments *arguments);
+
+/* Prints the help of a command. 0, or CLI_FAILED after a message: there is no such command. */
+int cli_help(const char *command);
 
 /* "gpucap: ..." on stderr; returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

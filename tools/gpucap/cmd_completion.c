@@ -171,21 +171,20 @@ static void print_zsh(void)
     puts("    esac\n}\n_gpucap \"$@\"");
 }
 
-int cmd_completion(int argc, char **argv)
+int cmd_completion(const struct arguments *arguments)
 {
-    static const char *const kinds[] = {"bash", "zsh", "processes"};
+    static const char *const kinds[] = {"bash", "zsh"};
+    const char *kind = arguments->operands[0];
 
-    if (argc != 2)
+    if (arguments->count != 1)
         return cli_fail("completion: usage: gpucap completion bash|zsh");
-    if (!strcmp(argv[1], "processes"))
+    if (!strcmp(kind, "processes"))
         return print_processes();
-    if (!strcmp(argv[1], "bash"))
+    if (!strcmp(kind, "bash"))
         print_bash();
-    else if (!strcmp(argv[1], "zsh"))
+    else if (!strcmp(kind, "zsh"))
         print_zsh();
-    else if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-        return cmd_help(2, (char *[]){argv[0], argv[0], NULL});
     else
-        return cli_unknown("completion: ", "shell", argv[1], kinds, 2);
+        return cli_unknown("completion: ", "shell", kind, kinds, 2);
     return 0;
 }

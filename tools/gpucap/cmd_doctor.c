@@ -2,6 +2,7 @@
  * at; each prints what it found and counts the problems. Loads the driver and NVML, nothing else: other
  * libraries are only read. Owns no lock.
  */
+#include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/doctor.h"
 #include "tools/gpucap/elfscan.h"
@@ -422,25 +423,10 @@ static int examine(const char *sim_folder)
     return report.problems || report.warnings ? 1 : 0;
 }
 
-int cmd_doctor(int argc, char **argv)
+int cmd_doctor(const struct arguments *arguments)
 {
-    static const char *const names[] = {"sim", "help"};
+    const char *sim = arguments_value(arguments, "sim");
     char folder[PATH_MAX];
-    const char *sim_folder = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            return cmd_help(2, (char *[]){argv[0], argv[0], NULL});
-        }
-        bool option = !strncmp(argv[i], "--", 2);
-        bool sim = !strcmp(argv[i], "--sim") || !strncmp(argv[i], "--sim=", 6);
-        if (option && !sim)
-            return cli_unknown("doctor: ", "option", argv[i] + 2, names, 2);
-        if (!sim)
-            return cli_fail("doctor: unexpected argument '%s'", argv[i]);
-        int status = cli_use_sim("doctor: ", argv[i][5] ? argv[i] + 6 : NULL, folder, sizeof(folder));
-        if (status)
-            return status;
-        sim_folder = folder;
-    }
-    return examine(sim_folder);
+    const int status = sim ? cli_use_sim("doctor: ", *sim ? sim : NULL, folder, sizeof(folder)) : 0;
+    return status ? status : examine(sim ? folder : NULL);
 }

@@ -34,26 +34,23 @@ static int find_format(const char *name, size_t *format)
     return cli_unknown("export: ", "format", name, names, FORMATS);
 }
 
-int cmd_export(int argc, char **argv)
+int cmd_export(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct recording_set set;
     size_t format = 0;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status = find_format(arguments_value(arguments, "to"), &format);
 
-    if (status || arguments.helped)
+    if (status)
         return status;
-    if ((status = find_format(arguments_value(&arguments, "export", "to"), &format)))
-        return status;
-    const char *path = arguments_value(&arguments, "export", "output");
+    const char *path = arguments_value(arguments, "output");
     if (!path && formats[format].binary && isatty(STDOUT_FILENO))
         return cli_fail("export: %s is not text, so it is not written to a terminal: give -o FILE",
                         formats[format].name);
-    if (formats[format].one && arguments.count > 1)
+    if (formats[format].one && arguments->count > 1)
         return cli_fail("export: %s holds one process: give one recording", formats[format].name);
-    if (output_is_input("export", path, arguments.operands, arguments.count))
+    if (output_is_input("export", path, arguments->operands, arguments->count))
         return CLI_FAILED;
-    if ((status = recording_set_open(&set, "export", arguments.operands, arguments.count)))
+    if ((status = recording_set_open(&set, "export", arguments->operands, arguments->count)))
         return status;
     FILE *out = output_open("export", path);
     status = out ? output_close("export", path, out, formats[format].write(out, &set)) : CLI_FAILED;

@@ -4,20 +4,17 @@
 #include "tools/gpucap/output.h"
 #include "tools/gpucap/page.h"
 
-int cmd_page(int argc, char **argv)
+int cmd_page(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct recording_set set;
-    int status = arguments_parse(argc, argv, &arguments);
+    const char *path = arguments_value(arguments, "output");
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    const char *path = arguments_value(&arguments, "page", "output");
     if (!path)
         return cli_fail("page: where to? usage: gpucap page FILE... -o OUT.html");
-    if (output_is_input("page", path, arguments.operands, arguments.count))
+    if (output_is_input("page", path, arguments->operands, arguments->count))
         return CLI_FAILED;
-    if ((status = recording_set_open(&set, "page", arguments.operands, arguments.count)))
+    if ((status = recording_set_open(&set, "page", arguments->operands, arguments->count)))
         return status;
     FILE *out = output_open("page", path);
     status = out ? output_close("page", path, out, page_write(out, &set)) : CLI_FAILED;

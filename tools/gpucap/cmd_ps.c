@@ -78,23 +78,18 @@ bool ps_bounds(const struct ledgers_card *card, int row, char bounds[PS_BOUNDS])
     return true;
 }
 
-int cmd_ps(int argc, char **argv)
+int cmd_ps(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct ledgers ledgers;
-    int status = arguments_parse(argc, argv, &arguments);
+    const bool json = arguments_value(arguments, "json");
+    const char *owners_of = arguments_value(arguments, "owners");
+    const bool prometheus = arguments_value(arguments, "prometheus");
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    const bool json = arguments_value(&arguments, "ps", "json");
-    const char *owners_of = arguments_value(&arguments, "ps", "owners");
-    const bool prometheus = arguments_value(&arguments, "ps", "prometheus");
-    if (arguments.count)
-        return cli_fail("ps: unexpected argument '%s'", arguments.operands[0]);
     if (owners_of && (json || prometheus))
         return cli_fail("ps: --owners goes with neither --json nor --prometheus");
     if (owners_of) {
-        if ((status = look_open(&ledgers, "ps", &arguments)))
+        if ((status = look_open(&ledgers, arguments)))
             return status;
         status = ps_owners(&ledgers, owners_of);
         ledgers_close(&ledgers);
@@ -105,7 +100,7 @@ int cmd_ps(int argc, char **argv)
     const parts_show show = prometheus ? ps_prometheus : parts_load(json ? PARTS_JSON : PARTS_TABLE, "ps");
     if (!show)
         return CLI_FAILED;
-    if ((status = look_open(&ledgers, "ps", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
     status = show(&ledgers);
     for (int i = 0; i < ledgers.count && !status; i++)

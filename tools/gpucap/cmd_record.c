@@ -15,9 +15,9 @@
 /* The request to start: the file's name from the root, because the process has a folder of its own. */
 static int request_start(const struct arguments *arguments, char request[INQUIRY_QUESTION])
 {
-    const char *given = arguments_value(arguments, "record", "to");
+    const char *given = arguments_value(arguments, "to");
     const char *file = given && *given ? given : STANDARD_FILE;
-    const char *stacks = arguments_value(arguments, "record", "stacks") ? "on" : "off";
+    const char *stacks = arguments_value(arguments, "stacks") ? "on" : "off";
     struct options scratch;
     char folder[PATH_MAX] = "", error[OPTIONS_ERROR_MAX];
 
@@ -34,26 +34,23 @@ static int request_start(const struct arguments *arguments, char request[INQUIRY
     return 0;
 }
 
-int cmd_record(int argc, char **argv)
+int cmd_record(const struct arguments *arguments)
 {
     static char answer[INQUIRY_ANSWER];
     char request[INQUIRY_QUESTION] = "stop";
-    struct arguments arguments;
     struct ledgers ledgers;
-    int status = arguments_parse(argc, argv, &arguments);
+    const bool start = arguments->count == 2 && !strcmp(arguments->operands[0], "start");
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    const bool start = arguments.count == 2 && !strcmp(arguments.operands[0], "start");
-    if (!start && (arguments.count != 2 || strcmp(arguments.operands[0], "stop") != 0))
+    if (!start && (arguments->count != 2 || strcmp(arguments->operands[0], "stop") != 0))
         return cli_fail("record: usage: gpucap record start|stop PID [--to=FILE] [--stacks]");
-    if (start && (status = request_start(&arguments, request)))
+    if (start && (status = request_start(arguments, request)))
         return status;
-    if ((status = look_open(&ledgers, "record", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
-    status = ask_process(&ledgers, "record", arguments.operands[1], request, answer);
+    status = ask_process(&ledgers, "record", arguments->operands[1], request, answer);
     if (status == 0)
-        printf("process %s: %s", arguments.operands[1], answer);
+        printf("process %s: %s", arguments->operands[1], answer);
     ledgers_close(&ledgers);
     return status;
 }

@@ -2,6 +2,7 @@
  * tells whether the program would fit below a limit, without the program. Times are not kept. Owns no lock.
  */
 #include "tools/gpucap/arguments.h"
+#include "tools/gpucap/cards.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/recording_set.h"
 #include "tools/gpucap/recording_words.h"
@@ -11,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct driver {
     CUresult (*init)(unsigned flags);
@@ -24,29 +24,17 @@ struct driver {
 
 static bool load_driver(struct driver *driver)
 {
-    const struct {
-        const char *name;
-        void *to;
-    } symbols[] = {
-        {"cuInit", &driver->init},
-        {"cuDeviceGet", &driver->device},
-        {"cuDevicePrimaryCtxRetain", &driver->retain},
-        {"cuCtxSetCurrent", &driver->current},
-        {"cuMemAlloc_v2", &driver->alloc},
-        {"cuMemFree_v2", &driver->free},
+    const struct cards_lookup lookups[] = {
+        {"cuInit", NULL, &driver->init},
+        {"cuDeviceGet", NULL, &driver->device},
+        {"cuDevicePrimaryCtxRetain", NULL, &driver->retain},
+        {"cuCtxSetCurrent", NULL, &driver->current},
+        {"cuMemAlloc_v2", NULL, &driver->alloc},
+        {"cuMemFree_v2", NULL, &driver->free},
     };
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-    if (!library)
-        return false;
-    for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
-        void *address = dlsym(library, symbols[i].name);
-
-        if (!address)
-            return false;
-        memcpy(symbols[i].to, &address, sizeof(address));
-    }
-    return true;
+    return library && !cards_resolve(library, lookups, sizeof(lookups) / sizeof(*lookups));
 }
 
 static bool open_device(const struct driver *driver)
@@ -91,18 +79,15 @@ static int replay(const struct driver *driver, const struct timeline *timeline)
     return status;
 }
 
-int cmd_replay(int argc, char **argv)
+int cmd_replay(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct recording_set set;
     struct driver driver;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    if (arguments.count != 1)
+    if (arguments->count != 1)
         return cli_fail("replay: usage: gpucap replay FILE");
-    if ((status = recording_set_open(&set, "replay", arguments.operands, 1)))
+    if ((status = recording_set_open(&set, "replay", arguments->operands, 1)))
         return status;
     if (!load_driver(&driver) || !open_device(&driver))
         status =

@@ -4,6 +4,7 @@
  * the cap that was asked for. Owns no lock.
  */
 #include "tools/gpucap/adopt.h"
+#include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/elfscan.h"
 #include "interpose/account/ledger.h"
@@ -139,9 +140,9 @@ static int one_dash(const char *word)
     return cli_fail("run: unknown option '%s' (see 'gpucap help run')", word);
 }
 
-static int parse_arguments(struct run *run, int argc, char **argv)
+static int parse_words(struct run *run, int argc, char **argv)
 {
-    int i = 1;
+    int i = 0;
     while (i < argc && argv[i][0] == '-') {
         int used = 1;
         if (!strcmp(argv[i], "--")) {
@@ -382,16 +383,16 @@ static int not_started(const char *name, int error)
     return error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE;
 }
 
-int cmd_run(int argc, char **argv)
+int cmd_run(const struct arguments *arguments)
 {
     const char *outer_max = getenv(options_table[OPTIONS_MAX].variable), *outer = job_here();
     struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL, /* setenv may end the others */
                       .outer = outer ? strdup(outer) : NULL};
-    int status = parse_arguments(&run, argc, argv);
+    int status = parse_words(&run, arguments->count, arguments->operands);
     if (status)
         return status;
     if (run.help || !run.program)
-        return cmd_help(2, (char *[]){argv[0], argv[0], NULL});
+        return cli_help("run");
     status = check_settings(&run);
     if (!status)
         status = use_job(&run);

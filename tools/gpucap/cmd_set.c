@@ -64,7 +64,7 @@ static int parse_limits(const struct arguments *arguments, struct steer_max limi
     int count = 0;
 
     for (enum ledger_limit limit = LEDGER_MAX; limit <= LEDGER_HIGH; limit++) {
-        const char *name = steer_name(limit), *value = arguments_value(arguments, "set", name);
+        const char *name = steer_name(limit), *value = arguments_value(arguments, name);
 
         if (!value)
             continue;
@@ -79,24 +79,21 @@ static int parse_limits(const struct arguments *arguments, struct steer_max limi
     return count;
 }
 
-int cmd_set(int argc, char **argv)
+int cmd_set(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct ledgers ledgers;
     struct steer_max limits[LEDGER_HIGH + 1];
-    int status = arguments_parse(argc, argv, &arguments);
+    const int count = parse_limits(arguments, limits);
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    const int count = parse_limits(&arguments, limits);
     if (count < 0)
         return CLI_FAILED;
-    if (arguments.count != 1 || !count)
+    if (arguments->count != 1 || !count)
         return cli_fail("set: usage: gpucap set PID|JOB|GROUP [--max=SIZE] [--min=SIZE] [--high=SIZE]");
-    if ((status = look_open(&ledgers, "set", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
     for (int i = 0; i < count; i++) {
-        const int rc = set_one(&ledgers, arguments.operands[0], &limits[i]);
+        const int rc = set_one(&ledgers, arguments->operands[0], &limits[i]);
 
         status = status ? status : rc;
     }

@@ -341,20 +341,17 @@ static void print_track(const struct recording_set *set, const struct recording_
                track->timeline.unmatched);
 }
 
-int cmd_summary(int argc, char **argv)
+int cmd_summary(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct recording_set set;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status = recording_set_open(&set, "summary", arguments->operands, arguments->count);
 
-    if (status || arguments.helped)
-        return status;
-    if ((status = recording_set_open(&set, "summary", arguments.operands, arguments.count)))
+    if (status)
         return status;
     for (int i = 0; i < set.track_count; i++) {
         if (i)
             putchar('\n');
-        print_track(&set, &set.tracks[i], arguments_value(&arguments, "summary", "fit") != NULL);
+        print_track(&set, &set.tracks[i], arguments_value(arguments, "fit") != NULL);
     }
     recording_set_close(&set);
     return 0;

@@ -7,22 +7,17 @@
 
 #include <unistd.h>
 
-int cmd_top(int argc, char **argv)
+int cmd_top(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct ledgers ledgers;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    if (arguments.count)
-        return cli_fail("top: unexpected argument '%s'", arguments.operands[0]);
     const parts_show show = parts_load(PARTS_TOP, "top");
     if (!show)
         return CLI_FAILED;
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return cli_fail("top: it needs a terminal; `gpucap ps` prints the same once");
-    if ((status = look_open(&ledgers, "top", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
     status = show(&ledgers);
     ledgers_close(&ledgers);

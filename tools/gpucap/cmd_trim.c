@@ -4,22 +4,19 @@
 #include "tools/gpucap/look.h"
 #include "tools/gpucap/steer.h"
 
-int cmd_trim(int argc, char **argv)
+int cmd_trim(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct ledgers ledgers;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status;
 
-    if (status || arguments.helped)
-        return status;
-    if (arguments.count != 1)
+    if (arguments->count != 1)
         return cli_fail("trim: usage: gpucap trim PID|JOB|all");
-    if ((status = look_open(&ledgers, "trim", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
-    if (ledgers_choose(&ledgers, arguments.operands[0]))
+    if (ledgers_choose(&ledgers, arguments->operands[0]))
         status = steer_trim(&ledgers, false, stdout);
     else
-        status = look_absent("trim", &ledgers, arguments.operands[0]);
+        status = look_absent("trim", &ledgers, arguments->operands[0]);
     ledgers_close(&ledgers);
     return status;
 }

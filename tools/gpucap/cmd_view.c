@@ -297,15 +297,12 @@ static int show_track(const struct recording_set *set, const struct recording_tr
     return 0;
 }
 
-int cmd_view(int argc, char **argv)
+int cmd_view(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct recording_set set;
-    int status = arguments_parse(argc, argv, &arguments);
+    int status = recording_set_open(&set, "view", arguments->operands, arguments->count);
 
-    if (status || arguments.helped)
-        return status;
-    if ((status = recording_set_open(&set, "view", arguments.operands, arguments.count)))
+    if (status)
         return status;
     const struct screen screen = look_at_screen();
     for (int i = 0; i < set.track_count && status == 0; i++) {

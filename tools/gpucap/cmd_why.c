@@ -14,8 +14,6 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/sums.h"
 
-#define GIB         (UINT64_C(1) << 30)
-#define MIB         (UINT64_C(1) << 20)
 #define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
 #define HOLDERS     4  /* other processes that are named */
 
@@ -148,22 +146,6 @@ static void print_earlier(const struct refusals *refusals)
 
 /* ---- what to try ---- */
 
-/* A round limit at which the request fits: whole GiB from 4 GiB on, below that steps of 128 MiB. */
-static uint64_t round_limit(uint64_t needed)
-{
-    const uint64_t step = needed >= 4 * GIB ? GIB : 128 * MIB;
-
-    return needed > UINT64_MAX - step ? needed : (needed + step - 1) / step * step;
-}
-
-static void try_limit(int *count, const char *before, uint64_t limit, const char *after)
-{
-    if (limit % GIB == 0)
-        why_try(count, "%s=%lluG%s", before, (unsigned long long)(limit / GIB), after);
-    else
-        why_try(count, "%s=%lluM%s", before, (unsigned long long)(limit / MIB), after);
-}
-
 /* What would have helped if idle memory had been in one piece, or free. */
 static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
 {
@@ -190,11 +172,11 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
         const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
 
         snprintf(before, sizeof(before), "gpucap set %s --max", process->entry.job);
-        try_limit(&count,
-                  is_job                ? before
-                  : *process->entry.job ? "gpucap run --each"
-                                        : "gpucap run --max",
-                  round_limit(needed), is_job ? "" : " ...");
+        why_try_limit(&count,
+                      is_job                ? before
+                      : *process->entry.job ? "gpucap run --each"
+                                            : "gpucap run --max",
+                      needed, is_job ? "" : " ...");
         if (is_job && refusal->job_used > refusal->used)
             why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     }
@@ -238,22 +220,19 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_advice(card, process, &refusals);
 }
 
-int cmd_why(int argc, char **argv)
+int cmd_why(const struct arguments *arguments)
 {
-    struct arguments arguments;
     struct ledgers ledgers;
-    int status = arguments_parse(argc, argv, &arguments), explained = 0;
+    int status, explained = 0;
 
-    if (status || arguments.helped)
-        return status;
-    if (arguments.count > 0 && why_names_file(arguments.operands[0]))
-        return why_files(arguments.operands, arguments.count);
-    if (arguments.count != 1)
+    if (arguments->count > 0 && why_names_file(arguments->operands[0]))
+        return why_files(arguments->operands, arguments->count);
+    if (arguments->count != 1)
         return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
-    if ((status = look_open(&ledgers, "why", &arguments)))
+    if ((status = look_open(&ledgers, arguments)))
         return status;
-    if (!ledgers_choose(&ledgers, arguments.operands[0]))
-        status = look_absent("why", &ledgers, arguments.operands[0]);
+    if (!ledgers_choose(&ledgers, arguments->operands[0]))
+        status = look_absent("why", &ledgers, arguments->operands[0]);
     for (int i = 0; i < ledgers.count; i++) {
         for (int j = 0; j < ledgers.cards[i].count; j++) {
             if (!ledgers.cards[i].processes[j].chosen)

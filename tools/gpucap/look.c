@@ -27,15 +27,14 @@ int look_folder(const char *command, const char *given, char folder[LEDGER_PATH]
     return 0;
 }
 
-int look_open(struct ledgers *ledgers, const char *command, const struct arguments *arguments)
+int look_open(struct ledgers *ledgers, const struct arguments *arguments)
 {
-    const char *sim = arguments_value(arguments, command, "sim");
+    const char *command = arguments->command->name, *sim = arguments_value(arguments, "sim");
     char driver[PATH_MAX], where[32], folder[LEDGER_PATH];
-    int status = look_folder(command, arguments_value(arguments, command, "ledger"), folder);
+    int status = look_folder(command, arguments_value(arguments, "ledger"), folder);
 
     if (status)
         return status;
-
     snprintf(where, sizeof(where), "%s: ", command);
     if (sim && (status = cli_use_sim(where, *sim ? sim : NULL, driver, sizeof(driver))))
         return status;

@@ -8,7 +8,7 @@
 
 /* Opens the ledgers by the command's options and looks at them. Complains about ledgers that cannot be read.
  * 0, or an exit status after a message. The caller closes. */
-int look_open(struct ledgers *ledgers, const char *command, const struct arguments *arguments);
+int look_open(struct ledgers *ledgers, const struct arguments *arguments);
 
 /* Writes the folder of the ledgers: `given` (--ledger) if it is not NULL, else as the library finds it. 0, or
  * an exit status after a message: the setting is not valid, or off. */

@@ -1,4 +1,5 @@
 /* gpucap: the command line. Finds the command in the table and runs it; nothing else happens here. */
+#include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/preload.h"
 
@@ -176,6 +177,17 @@ static void leave_library(char **argv)
     free(rest);
 }
 
+static int run_command(const struct cli_command *command, int argc, char **argv)
+{
+    struct arguments arguments;
+    int status = arguments_parse(command, argc, argv, &arguments);
+    if (!status)
+        status = arguments.help ? cli_help(command->name) : command->run(&arguments);
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_fail("%s: cannot write to stdout", command->name);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     const char *names[sizeof(cli_commands) / sizeof(cli_commands[0])];
@@ -187,10 +199,7 @@ int main(int argc, char **argv)
         if (!strcmp(command->name, wanted)) {
             if (reads_ledgers(command))
                 leave_library(argv);
-            int status = command->run(argc - 1, argv + 1);
-            if (fflush(stdout) != 0 || ferror(stdout))
-                return cli_fail("%s: cannot write to stdout", command->name);
-            return status;
+            return run_command(command, argc - 1, argv + 1);
         }
         names[count++] = command->name;
     }

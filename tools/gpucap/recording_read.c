@@ -28,18 +28,18 @@ static int fail(char why[RECORDING_WHY], const char *format, ...)
     return -1;
 }
 
-/* Makes room for one more entry of an array. */
-static bool make_room(void **entries, size_t count, size_t *room, size_t size)
+void *recording_room(void **entries, size_t count, size_t *room, size_t size)
 {
-    if (count < *room)
-        return true;
-    const size_t more = *room ? 2 * *room : FIRST_ROOM;
-    void *grown = realloc(*entries, more * size);
-    if (!grown)
-        return false;
-    *entries = grown;
-    *room = more;
-    return true;
+    if (count == *room) {
+        const size_t more = *room ? 2 * *room : FIRST_ROOM;
+        void *grown = realloc(*entries, more * size);
+
+        if (!grown)
+            return NULL;
+        *entries = grown;
+        *room = more;
+    }
+    return (char *)*entries + count * size;
 }
 
 /* ---- records ---- */
@@ -69,7 +69,7 @@ static enum outcome take_event(struct recording *recording, const unsigned char 
     if (event.head.type == RECORDING_END)
         recording->ended = true;
     if (recording->count >= RECORDING_EVENTS_MAX ||
-        !make_room((void **)&recording->events, recording->count, &recording->room, sizeof(event)))
+        !recording_room((void **)&recording->events, recording->count, &recording->room, sizeof(event)))
         return NO_MEMORY;
     recording->events[recording->count++] = event;
     return TAKEN;
@@ -110,7 +110,7 @@ static enum outcome take_name(struct recording *recording, struct recording_name
     struct recording_text entry = {.bytes = (uint32_t)length};
 
     if (recording->names_bytes + size > RECORDING_NAMES_MAX ||
-        !make_room((void **)&names->entries, names->count, &names->room, sizeof(entry)))
+        !recording_room((void **)&names->entries, names->count, &names->room, sizeof(entry)))
         return NO_MEMORY;
     memcpy(&entry.id, bytes + offsetof(struct recording_name, id), sizeof(entry.id));
     entry.text = malloc(length + 2);
@@ -131,7 +131,7 @@ static enum outcome take_stack(struct recording *recording, const unsigned char 
     struct recording_frames entry = {.count = (uint32_t)(length / sizeof(uint64_t))};
 
     if (recording->names_bytes + size > RECORDING_NAMES_MAX ||
-        !make_room((void **)&stacks->entries, stacks->count, &stacks->room, sizeof(entry)))
+        !recording_room((void **)&stacks->entries, stacks->count, &stacks->room, sizeof(entry)))
         return NO_MEMORY;
     memcpy(&entry.id, bytes + offsetof(struct recording_stack, id), sizeof(entry.id));
     entry.frames = malloc(length + 1);

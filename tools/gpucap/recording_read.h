@@ -61,6 +61,9 @@ int recording_parse(struct recording *recording, const void *bytes, size_t count
 
 void recording_close(struct recording *recording);
 
+/* Makes room for one more entry of a growing array. Returns the place behind the last entry, or NULL. */
+void *recording_room(void **entries, size_t count, size_t *room, size_t size);
+
 /* What is missing, as a sentence without a full stop; false if nothing is. */
 bool recording_remark(const struct recording *recording, char text[RECORDING_WHY]);
 

@@ -2,6 +2,7 @@
  * say what the parser does not do. Writes to stdout only.
  */
 #include "tools/simgpu/engine/sim_card_spec.h"
+#include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
 #include "tools/gpucap/manual.h"
@@ -15,24 +16,9 @@
 #define FORM_MAX     64
 #define COMMANDS_MAX 32
 
-static int help_command(const char *name);
-
-static bool wants_help(int argc, char **argv)
+int cmd_version(const struct arguments *arguments)
 {
-    return argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
-}
-
-static int no_arguments(int argc, char **argv)
-{
-    return argc > 1 ? cli_fail("%s: unexpected argument '%s'", argv[0], argv[1]) : 0;
-}
-
-int cmd_version(int argc, char **argv)
-{
-    if (wants_help(argc, argv))
-        return help_command(argv[0]);
-    if (no_arguments(argc, argv))
-        return CLI_FAILED;
+    (void)arguments;
     puts("gpucap " GPUCAP_VERSION);
     return 0;
 }
@@ -117,7 +103,7 @@ static void help_run(const struct cli_command *command)
                   0);
 }
 
-static int help_command(const char *name)
+int cli_help(const char *name)
 {
     const char *names[COMMANDS_MAX];
     size_t count = 0;
@@ -143,12 +129,12 @@ static int help_command(const char *name)
     return cli_unknown("help: ", "command", name, names, count);
 }
 
-int cmd_help(int argc, char **argv)
+int cmd_help(const struct arguments *arguments)
 {
-    if (argc > 2)
-        return cli_fail("%s: unexpected argument '%s'", argv[0], argv[2]);
-    if (argc == 2)
-        return help_command(wants_help(argc, argv) ? argv[0] : argv[1]);
+    if (arguments->count > 1)
+        return cli_fail("help: unexpected argument '%s'", arguments->operands[1]);
+    if (arguments->count)
+        return cli_help(arguments->operands[0]);
     puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\n"
          "  gpucap run --max=8G -- python3 train.py\n\ncommands:");
     for (const struct cli_command *command = cli_commands; command->name; command++)
@@ -232,12 +218,9 @@ static void man_examples(void)
     }
 }
 
-int cmd_man(int argc, char **argv)
+int cmd_man(const struct arguments *arguments)
 {
-    if (wants_help(argc, argv))
-        return help_command(argv[0]);
-    if (no_arguments(argc, argv))
-        return CLI_FAILED;
+    (void)arguments;
     manual_open(stdout, "gpucap", "a hard GPU memory cap under unmodified CUDA programs");
     manual_section(stdout, "SYNOPSIS");
     for (const struct cli_command *command = cli_commands; command->name; command++) {

@@ -1,19 +1,26 @@
 /* timeline: see timeline.h. */
 #include "tools/gpucap/timeline.h"
 
-#include "tools/gpucap/recording_live.h"
+#include "interpose/base/table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_ROOM   1024
 #define CONTEXTS_MAX 256 /* of one device; more are nonsense */
 
 /* ---- building ---- */
 
+/* A block that is live at an address. The numbers of handles (cuMemCreate, arrays, graphs) may be equal to
+ * addresses and mean different blocks: their space is their kind. */
+struct live {
+    uint64_t address;
+    uint32_t space, index;
+};
+static const struct table_of of_live = {sizeof(struct live), true};
+
 struct builder {
     struct timeline *timeline;
-    struct live_map map;
+    struct table map; /* of live blocks */
     struct timeline_state state;
     struct {
         uint64_t context, bytes;
@@ -22,25 +29,18 @@ struct builder {
     bool failed;
 };
 
-static void *room_for_one(void **entries, size_t count, size_t *room, size_t size)
+static uint32_t space_of(uint8_t kind)
 {
-    if (count == *room) {
-        const size_t more = *room ? 2 * *room : FIRST_ROOM;
-        void *grown = realloc(*entries, more * size);
+    const bool handle = kind == RECORDING_VMM || kind == RECORDING_ARRAY || kind == RECORDING_GRAPH;
 
-        if (!grown)
-            return NULL;
-        *entries = grown;
-        *room = more;
-    }
-    return (char *)*entries + count * size;
+    return handle ? kind : RECORDING_MALLOC;
 }
 
 static void add_step(struct builder *builder, struct timeline_step step)
 {
     struct timeline *timeline = builder->timeline;
     struct timeline_step *to =
-        room_for_one((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof(*to));
+        recording_room((void **)&timeline->steps, timeline->step_count, &timeline->step_room, sizeof(*to));
 
     if (!to) {
         builder->failed = true;
@@ -51,32 +51,36 @@ static void add_step(struct builder *builder, struct timeline_step step)
     timeline_advance(&builder->state, timeline, to);
 }
 
-static void end_block(struct builder *builder, uint32_t index, uint64_t time_ns)
+/* Ends the block at the event's address. Returns false if there is none. */
+static bool end_block(struct builder *builder, const struct recording_event *event)
 {
-    struct timeline_block *block = &builder->timeline->blocks[index];
+    struct live *found =
+        table_find(&builder->map, &of_live, &(struct live){event->address, space_of(event->kind), 0});
 
-    block->end_ns = time_ns;
-    add_step(builder, (struct timeline_step){time_ns, block->bytes, index, TIMELINE_FREE, 0});
+    if (!found)
+        return false;
+    struct timeline_block *block = &builder->timeline->blocks[found->index];
+    block->end_ns = event->time_ns;
+    add_step(builder, (struct timeline_step){event->time_ns, block->bytes, found->index, TIMELINE_FREE, 0});
+    table_erase(&builder->map, &of_live, found);
+    return true;
 }
 
 static void add_block(struct builder *builder, const struct recording_event *event)
 {
     struct timeline *timeline = builder->timeline;
-    uint32_t before;
+    const struct live place = {event->address, space_of(event->kind), (uint32_t)timeline->block_count};
 
     if (event->bytes > RECORDING_BYTES_MAX - builder->state.live || timeline->block_count >= UINT32_MAX)
         return; /* the sum would be nonsense */
-    if (live_map_remove(&builder->map, event->address, event->kind, &before)) {
-        timeline->lost++;
-        end_block(builder, before, event->time_ns);
-    }
-    struct timeline_block *block = room_for_one((void **)&timeline->blocks, timeline->block_count,
-                                                &timeline->block_room, sizeof(*block));
-    if (!block ||
-        !live_map_add(&builder->map, event->address, event->kind, (uint32_t)timeline->block_count)) {
+    timeline->lost += end_block(builder, event);
+    struct timeline_block *block = recording_room((void **)&timeline->blocks, timeline->block_count,
+                                                  &timeline->block_room, sizeof(*block));
+    if (!block || table_prepare(&builder->map, &of_live, 1)) {
         builder->failed = true;
         return;
     }
+    table_put(&builder->map, &of_live, &place);
     *block = (struct timeline_block){
         .start_ns = event->time_ns,
         .end_ns = TIMELINE_NEVER,
@@ -91,16 +95,6 @@ static void add_block(struct builder *builder, const struct recording_event *eve
     };
     add_step(builder, (struct timeline_step){event->time_ns, event->bytes, (uint32_t)timeline->block_count++,
                                              TIMELINE_ALLOC, 0});
-}
-
-static void free_block(struct builder *builder, const struct recording_event *event)
-{
-    uint32_t index;
-
-    if (live_map_remove(&builder->map, event->address, event->kind, &index))
-        end_block(builder, index, event->time_ns);
-    else
-        builder->timeline->unmatched++;
 }
 
 /* All contexts together. */
@@ -136,7 +130,7 @@ static void add_mark(struct builder *builder, const struct recording_event *even
 {
     struct timeline *timeline = builder->timeline;
     const struct recording_event **to =
-        room_for_one((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof(*to));
+        recording_room((void **)&timeline->marks, timeline->mark_count, &timeline->mark_room, sizeof(*to));
 
     if (!to) {
         builder->failed = true;
@@ -153,7 +147,7 @@ static void take_event(struct builder *builder, const struct recording_event *ev
         add_block(builder, event);
         break;
     case RECORDING_FREE:
-        free_block(builder, event);
+        builder->timeline->unmatched += !end_block(builder, event);
         break;
     case RECORDING_GROW:
     case RECORDING_TRIM:
@@ -219,7 +213,7 @@ bool timeline_open(struct timeline *timeline, const struct recording *recording,
         if (recording->events[i].device == device)
             take_event(&builder, &recording->events[i]);
     }
-    live_map_close(&builder.map);
+    table_close(&builder.map, &of_live);
     if (builder.failed) {
         timeline_close(timeline);
         return false;

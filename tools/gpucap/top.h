@@ -39,9 +39,6 @@ struct top {
 
 /* Writes down what each process uses now, and forgets those that are gone. False: no memory. */
 bool top_history_add(struct top_history **history, const struct ledgers *ledgers);
-/* Adds the process's samples to `past`. */
-void top_history_of(const struct top_history *history, const struct ledgers_card *card,
-                    const struct ledgers_process *process, uint64_t past[TOP_SAMPLES]);
 void top_history_free(struct top_history *history);
 
 /* Makes the rows anew and keeps the selection on the same process or job. False: no memory. */

@@ -88,14 +88,9 @@ static bool choose_selected(struct top *top)
     return ledgers_choose(top->ledgers, top->by_job && *top->entry.job ? top->entry.job : pid) > 0;
 }
 
-/* Shows the first line of what a change has to say. */
-static void show_first_line(struct top *top, char *text)
-{
-    text[strcspn(text, "\n")] = '\0';
-    snprintf(top->status, sizeof(top->status), "%s", text);
-}
-
-static void trim(struct top *top)
+/* Sets the limit of what is selected, or without one trims it. Shows the first line of what that has to say.
+ */
+static void change(struct top *top, const struct steer_max *max)
 {
     char *text = NULL;
     size_t size;
@@ -103,25 +98,15 @@ static void trim(struct top *top)
 
     if (!out)
         return;
-    if (choose_selected(top))
+    if (!choose_selected(top))
+        ; /* there is none */
+    else if (max)
+        steer_set(top->ledgers, max, out, out);
+    else
         steer_trim(top->ledgers, true, out);
     fclose(out);
-    show_first_line(top, text);
-    free(text);
-}
-
-static void change_max(struct top *top, const struct steer_max *max)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-
-    if (!out)
-        return;
-    if (choose_selected(top))
-        steer_set(top->ledgers, max, out, out);
-    fclose(out);
-    show_first_line(top, text);
+    text[strcspn(text, "\n")] = '\0';
+    snprintf(top->status, sizeof(top->status), "%s", text);
     free(text);
 }
 
@@ -145,7 +130,7 @@ static void set_max(struct top *top)
     if (rc)
         snprintf(top->status, sizeof(top->status), "'%s': %s", answer, size_why(rc));
     else
-        change_max(top, &max);
+        change(top, &max);
 }
 
 /* The number of a signal: "9", "KILL" or "SIGKILL"; 0: none. */
@@ -197,7 +182,7 @@ static bool act(struct top *top, int key)
 {
     switch (key) {
     case 't':
-        trim(top);
+        change(top, NULL);
         return true;
     case 'm':
         set_max(top);

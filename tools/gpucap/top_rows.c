@@ -89,8 +89,9 @@ bool top_history_add(struct top_history **history, const struct ledgers *ledgers
     return true;
 }
 
-void top_history_of(const struct top_history *history, const struct ledgers_card *card,
-                    const struct ledgers_process *process, uint64_t past[TOP_SAMPLES])
+/* Adds the process's samples to `past`. */
+static void add_past(const struct top_history *history, const struct ledgers_card *card,
+                     const struct ledgers_process *process, uint64_t past[TOP_SAMPLES])
 {
     const struct past *found = history ? find(history, card, process) : NULL;
 
@@ -161,7 +162,7 @@ static void add_process(struct top *top, const struct ledgers_card *card,
     row->used += process->entry.used;
     row->idle += process->entry.cached;
     row->peak += process->entry.peak;
-    top_history_of(top->history, card, process, row->past);
+    add_past(top->history, card, process, row->past);
 }
 
 /* The row of the process or job that was selected last; 0 if it is gone. */

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LITTLE (UINT64_C(1) << 20)
+#define GIB    (UINT64_C(1) << 30)
+#define MIB    (UINT64_C(1) << 20)
+#define LITTLE MIB
 #define BACK   100000 /* events before a refusal among which its figures are looked for */
 
 static const struct {
@@ -132,6 +134,17 @@ void why_try(int *count, const char *format, ...)
     vprintf(format, arguments);
     va_end(arguments);
     putchar('\n');
+}
+
+void why_try_limit(int *count, const char *before, uint64_t limit, const char *after)
+{
+    const uint64_t step = limit >= 4 * GIB ? GIB : 128 * MIB;
+    const uint64_t round = limit > UINT64_MAX - step ? limit : (limit + step - 1) / step * step;
+
+    if (round % GIB == 0)
+        why_try(count, "%s=%" PRIu64 "G%s", before, round / GIB, after);
+    else
+        why_try(count, "%s=%" PRIu64 "M%s", before, round / MIB, after);
 }
 
 void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing)

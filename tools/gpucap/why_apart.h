@@ -21,6 +21,10 @@ const char *why_apart_sentence(const uint64_t apart[RECORDING_APART_COUNT], char
 /* Prints one more command to try, under "Try:". `count` is how many there were before. */
 __attribute__((format(printf, 2, 3))) void why_try(int *count, const char *format, ...);
 
+/* The same for a command that sets a limit at which a request fits: "BEFORE=12GAFTER", in whole GiB from 4
+ * GiB on, and below that in steps of 128 MiB. */
+void why_try_limit(int *count, const char *before, uint64_t limit, const char *after);
+
 /* Prints the commands that help where `missing` bytes lay idle. */
 void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing);
 

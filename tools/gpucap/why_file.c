@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 
 #define LONG_PATH  36 /* beside it is no room for words */
-#define GIB        (UINT64_C(1) << 30)
 #define MIB        (UINT64_C(1) << 20)
 #define RESERVE    (64 * MIB) /* what the library leaves to the driver by default, beside every request */
 #define WIDTH      80
@@ -271,24 +270,13 @@ static void print_remedy(const struct refusal *refusal)
     putchar('\n');
 }
 
-static void try_max(int *count, uint64_t limit)
-{
-    const uint64_t step = limit >= 4 * GIB ? GIB : 128 * MIB;
-    const uint64_t round = (limit + step - 1) / step * step;
-
-    if (round % GIB == 0)
-        why_try(count, "gpucap run --max=%" PRIu64 "G ...", round / GIB);
-    else
-        why_try(count, "gpucap run --max=%" PRIu64 "M ...", round / MIB);
-}
-
 static void print_advice(const struct refusal *refusal)
 {
     const uint64_t missing = shortage(refusal);
     int count = 0;
 
     if (refusal->state.limit != TIMELINE_NO && refusal->event->limit != RECORDING_LIMIT_CARD)
-        try_max(&count, refusal->state.limit + missing + RESERVE);
+        why_try_limit(&count, "gpucap run --max", refusal->state.limit + missing + RESERVE, " ...");
     if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= missing &&
         options_find("wait", 4) >= 0)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
@@ -345,7 +333,7 @@ static void print_not_refused(const struct timeline *timeline)
         printf("the CUDA context does not fit\n\n  It takes %s, more than the limit, before the program's "
                "first request.\n",
                recording_size(state.context, context));
-        try_max(&count, state.context + RESERVE);
+        why_try_limit(&count, "gpucap run --max", state.context + RESERVE, " ...");
         return;
     }
     fputs("no request was refused\n  ", stdout);

@@ -15,12 +15,9 @@ void tearDown(void)
 
 static int allocate_and_free(void)
 {
-    CUcontext context;
     CUdeviceptr p;
 
-    MUST(0, cuInit(0));
-    MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, sim_make_current());
     MUST(0, cuMemAlloc(&p, 4096));
     MUST(0, cuMemFree(p));
     MUST(0, cuMemAlloc(&p, 4096));

@@ -12,16 +12,6 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
-static int make_current(void)
-{
-    CUcontext context;
-
-    MUST(0, cuInit(0));
-    MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(0, cuCtxSetCurrent(context));
-    return 0;
-}
-
 /* Runs exporter and importer in two processes with a socket between them. */
 static int pair(int (*exporter)(int socket), int (*importer)(int socket))
 {
@@ -50,7 +40,7 @@ static int export_legacy(int socket)
     CUdeviceptr large, small, own;
     char byte;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemAlloc(&large, 5000000));
     MUST(0, cuMemAlloc(&own, 512));
     MUST(0, cuMemAlloc(&small, 4096));
@@ -80,7 +70,7 @@ static int import_legacy(int socket)
     size_t before, with, total, size;
     char byte;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST((int)sizeof(handles), read(socket, handles, sizeof(handles)));
     MUST(0, cuMemGetInfo(&before, &total));
     MUST(1, cuIpcOpenMemHandle(&large, handles[0], 0));
@@ -126,7 +116,7 @@ static int export_and_end(int socket)
     CUdeviceptr block;
     char byte;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemAlloc(&block, 5000000));
     MUST(0, cuIpcGetMemHandle(&handle, block));
     MUST((int)sizeof(handle), write(socket, &handle, sizeof(handle)));
@@ -161,7 +151,7 @@ static int open_after_its_end(int socket)
     CUdeviceptr block;
     char byte;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST((int)sizeof(handle), read(socket, &handle, sizeof(handle)));
     MUST(0, cuIpcOpenMemHandle(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     MUST(0, look_at_opened(block));
@@ -242,7 +232,7 @@ static int export_fd(int socket)
     char byte;
     int fd;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemCreate(&handle, CHUNK, &props, 0));
     MUST(0, cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     MUST(0, map_it(handle, &p));
@@ -267,7 +257,7 @@ static int import_fd(int socket)
     CUdeviceptr p;
     int fd;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     fd = receive_fd(socket);
     MUST(0, cuMemGetInfo(&before, &total));
     MUST(0, cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
@@ -313,7 +303,7 @@ static int export_event(int socket)
     CUevent event, plain;
     char byte;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(1, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
     MUST(0, cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
     MUST(1, cuIpcGetEventHandle(&handle, plain));
@@ -339,7 +329,7 @@ static int import_event(int socket)
     CUevent event;
     char byte;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST((int)sizeof(handle), read(socket, &handle, sizeof(handle)));
     MUST(0, cuIpcOpenEventHandle(&event, handle));
     MUST(600, cuEventQuery(event));

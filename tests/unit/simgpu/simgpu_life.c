@@ -22,16 +22,6 @@ void tearDown(void) {}
 
 #define CHILD(function) TEST_ASSERT_EQUAL_INT(0, sim_in_child(function))
 
-static int make_current(void)
-{
-    CUcontext context;
-
-    MUST(0, cuInit(0));
-    MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(0, cuCtxSetCurrent(context));
-    return 0;
-}
-
 /* ---- start ---- */
 
 static int before_init(void)
@@ -99,7 +89,7 @@ static int fork_after_init(void)
     int status;
     pid_t pid;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemAlloc(&p, 64 * MIB));
     MUST(0, cuMemGetInfo(&before, &total));
     pid = fork();
@@ -123,7 +113,7 @@ static int first_user(void)
 {
     CUdeviceptr p;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemAlloc(&p, 4096));
     MUST(0, cuMemFree(p));
     return 0;
@@ -161,7 +151,7 @@ static void at_exit(void)
 static int exit_after_use(void)
 {
     atexit(at_exit);
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     exit(0);
 }
 
@@ -179,7 +169,7 @@ static void forever(void *data)
 
 static int exit_with_work(void)
 {
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuLaunchHostFunc(NULL, forever, NULL));
     exit(0);
 }
@@ -203,14 +193,14 @@ static int used_by_other(void)
     pid = fork();
     if (pid == 0) {
         close(pipes[0]);
-        if (make_current() || cuMemAlloc(&p, 100 * MIB) || write(pipes[1], "x", 1) != 1)
+        if (sim_make_current() || cuMemAlloc(&p, 100 * MIB) || write(pipes[1], "x", 1) != 1)
             _exit(1);
         for (;;)
             pause();
     }
     close(pipes[1]);
     MUST(1, read(pipes[0], &byte, 1));
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemGetInfo(&with, &total));
     MUST(0, kill(pid, SIGKILL));
     MUST(pid, waitpid(pid, &status, 0));
@@ -232,7 +222,7 @@ static int context_costs(void)
     CUcontext made;
     CUdeviceptr p;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuMemGetInfo(&bytes, &total));
     MUST(1, total == 1 * GIB);
     MUST(1, bytes == total - 64 * MIB);
@@ -388,7 +378,7 @@ static int threads(void)
     pthread_t thread;
     void *result;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, pthread_create(&thread, NULL, without_context, NULL));
     MUST(0, pthread_join(thread, &result));
     MUST(201, (uintptr_t)result);
@@ -406,7 +396,7 @@ static int settings(void)
     unsigned int flags;
     size_t value;
 
-    MUST(0, make_current());
+    MUST(0, sim_make_current());
     MUST(0, cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
     MUST(0, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
     MUST(0, cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));

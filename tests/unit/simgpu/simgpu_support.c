@@ -35,6 +35,16 @@ void sim_end(void)
     OK(cuCtxSetCurrent(NULL));
 }
 
+int sim_make_current(void)
+{
+    CUcontext context;
+
+    MUST(0, cuInit(0));
+    MUST(0, cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(0, cuCtxSetCurrent(context));
+    return 0;
+}
+
 size_t sim_free(void)
 {
     size_t bytes = 0, total;

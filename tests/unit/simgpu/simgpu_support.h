@@ -60,6 +60,9 @@ int sim_in_child(int (*function)(void));
         }                                                                                                    \
     } while (0)
 
+/* The same as sim_begin() for a child: 0 or 1, after a message. */
+int sim_make_current(void);
+
 extern const char sim_ptx[]; /* the built-in kernels, as a PTX program that a real GPU runs too */
 
 #endif

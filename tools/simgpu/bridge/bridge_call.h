@@ -1,7 +1,7 @@
 /* bridge_call: what every entry point does before and after its work: count the call, apply the fault script,
  * and refuse the call if the driver is not ready.
  *
- * An entry point is one line: return CALL(cuMemAlloc_v2, sim_alloc_device(dptr, bytesize));
+ * Most entry points are one row: SINGLE(cuEventQuery, sim_event_query(event), CUevent event).
  */
 #ifndef SIMGPU_CALL_H
 #define SIMGPU_CALL_H
@@ -47,5 +47,13 @@ bool sim_call_script_is_bad(void); /* GPUCAP_SIM_FAULT does not parse: cuInit ha
     })
 #define CALL(symbol, work)         CALL_WHEN(symbol, false, work)
 #define CALL_ANYTIME(symbol, work) CALL_WHEN(symbol, true, work)
+
+/* Defines an entry point with the parameters (...). Its work is an expression over them. For what fits into
+ * one line. */
+#define SINGLE(symbol, work, ...)                                                                            \
+    CUresult symbol(__VA_ARGS__)                                                                             \
+    {                                                                                                        \
+        return CALL(symbol, work);                                                                           \
+    }
 
 #endif

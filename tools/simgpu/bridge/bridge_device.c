@@ -31,10 +31,7 @@ CUresult cuDriverGetVersion(int *version)
 }
 
 /* See entries.def. */
-CUresult cuSimgpuUnlisted(void)
-{
-    return CALL(cuSimgpuUnlisted, CUDA_SUCCESS);
-}
+SINGLE(cuSimgpuUnlisted, CUDA_SUCCESS, void)
 
 static CUresult get(CUdevice *out, int ordinal)
 {
@@ -46,10 +43,7 @@ static CUresult get(CUdevice *out, int ordinal)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGet(CUdevice *device, int ordinal)
-{
-    return CALL(cuDeviceGet, get(device, ordinal));
-}
+SINGLE(cuDeviceGet, get(device, ordinal), CUdevice *device, int ordinal)
 
 static CUresult count(int *out)
 {
@@ -59,10 +53,7 @@ static CUresult count(int *out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetCount(int *out)
-{
-    return CALL(cuDeviceGetCount, count(out));
-}
+SINGLE(cuDeviceGetCount, count(out), int *out)
 
 static CUresult name_of(char *name, int length, CUdevice device)
 {
@@ -74,10 +65,7 @@ static CUresult name_of(char *name, int length, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetName(char *name, int length, CUdevice device)
-{
-    return CALL(cuDeviceGetName, name_of(name, length, device));
-}
+SINGLE(cuDeviceGetName, name_of(name, length, device), char *name, int length, CUdevice device)
 
 /* cuDeviceGetUuid (v1) does not know MIG instances: it returns the UUID of the whole GPU. */
 static CUresult uuid_of(CUuuid *uuid, CUdevice device, bool instance)
@@ -91,15 +79,8 @@ static CUresult uuid_of(CUuuid *uuid, CUdevice device, bool instance)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
-{
-    return CALL(cuDeviceGetUuid, uuid_of(uuid, device, false));
-}
-
-CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
-{
-    return CALL(cuDeviceGetUuid_v2, uuid_of(uuid, device, true));
-}
+SINGLE(cuDeviceGetUuid, uuid_of(uuid, device, false), CUuuid *uuid, CUdevice device)
+SINGLE(cuDeviceGetUuid_v2, uuid_of(uuid, device, true), CUuuid *uuid, CUdevice device)
 
 static CUresult total(size_t *bytes, CUdevice device)
 {
@@ -111,10 +92,7 @@ static CUresult total(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
-{
-    return CALL(cuDeviceTotalMem_v2, total(bytes, device));
-}
+SINGLE(cuDeviceTotalMem_v2, total(bytes, device), size_t *bytes, CUdevice device)
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
@@ -129,10 +107,7 @@ static CUresult capability(int *major, int *minor, CUdevice device)
                   : sim_device_attribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 }
 
-CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
-{
-    return CALL(cuDeviceComputeCapability, capability(major, minor, device));
-}
+SINGLE(cuDeviceComputeCapability, capability(major, minor, device), int *major, int *minor, CUdevice device)
 
 static CUresult bus_id(char *text, int length, CUdevice device)
 {
@@ -144,10 +119,7 @@ static CUresult bus_id(char *text, int length, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetPCIBusId(char *text, int length, CUdevice device)
-{
-    return CALL(cuDeviceGetPCIBusId, bus_id(text, length, device));
-}
+SINGLE(cuDeviceGetPCIBusId, bus_id(text, length, device), char *text, int length, CUdevice device)
 
 static CUresult by_bus_id(CUdevice *out, const char *text)
 {
@@ -166,10 +138,7 @@ static CUresult by_bus_id(CUdevice *out, const char *text)
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
-{
-    return CALL(cuDeviceGetByPCIBusId, by_bus_id(device, text));
-}
+SINGLE(cuDeviceGetByPCIBusId, by_bus_id(device, text), CUdevice *device, const char *text)
 
 static CUresult can_access(int *out, CUdevice device, CUdevice peer)
 {
@@ -181,10 +150,7 @@ static CUresult can_access(int *out, CUdevice device, CUdevice peer)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceCanAccessPeer(int *out, CUdevice device, CUdevice peer)
-{
-    return CALL(cuDeviceCanAccessPeer, can_access(out, device, peer));
-}
+SINGLE(cuDeviceCanAccessPeer, can_access(out, device, peer), int *out, CUdevice device, CUdevice peer)
 
 static CUresult p2p(int *value, CUdevice_P2PAttribute attribute, CUdevice from, CUdevice to)
 {
@@ -224,40 +190,18 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id)
     return CALL_ANYTIME(cuGetExportTable, export_table(table));
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
-{
-    return CALL(cuDevicePrimaryCtxRetain, sim_primary_retain(out, device));
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-    return CALL(cuDevicePrimaryCtxRelease, sim_primary_release(device));
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-    return CALL(cuDevicePrimaryCtxRelease_v2, sim_primary_release(device));
-}
-
-CUresult cuDevicePrimaryCtxReset(CUdevice device)
-{
-    return CALL(cuDevicePrimaryCtxReset, sim_primary_reset(device));
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-    return CALL(cuDevicePrimaryCtxReset_v2, sim_primary_reset(device));
-}
+SINGLE(cuDevicePrimaryCtxRetain, sim_primary_retain(out, device), CUcontext *out, CUdevice device)
+SINGLE(cuDevicePrimaryCtxRelease, sim_primary_release(device), CUdevice device)
+SINGLE(cuDevicePrimaryCtxRelease_v2, sim_primary_release(device), CUdevice device)
+SINGLE(cuDevicePrimaryCtxReset, sim_primary_reset(device), CUdevice device)
+SINGLE(cuDevicePrimaryCtxReset_v2, sim_primary_reset(device), CUdevice device)
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
 {
     return CALL(cuDevicePrimaryCtxGetState, sim_primary_state(device, flags, active));
 }
 
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned int flags)
-{
-    return CALL(cuDevicePrimaryCtxSetFlags, sim_primary_set_flags(device, flags));
-}
+SINGLE(cuDevicePrimaryCtxSetFlags, sim_primary_set_flags(device, flags), CUdevice device, unsigned int flags)
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
 {

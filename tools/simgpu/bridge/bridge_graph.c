@@ -57,10 +57,7 @@ PAIR(cuStreamUpdateCaptureDependencies_v2,
      (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned int flags),
      ((void)edges, sim_capture_update(stream, nodes, count, flags)))
 
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    return CALL(cuThreadExchangeStreamCaptureMode, sim_capture_exchange_mode(mode));
-}
+SINGLE(cuThreadExchangeStreamCaptureMode, sim_capture_exchange_mode(mode), CUstreamCaptureMode *mode)
 
 /* ---- queries ---- */
 
@@ -102,10 +99,7 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, C
     return CALL(cuGraphGetEdges_v2, edges_v2(graph, from, to, edges, count));
 }
 
-CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *out)
-{
-    return CALL(cuGraphNodeGetType, sim_graph_node_type(node, out));
-}
+SINGLE(cuGraphNodeGetType, sim_graph_node_type(node, out), CUgraphNode node, CUgraphNodeType *out)
 
 static CUresult kernel_params_v1(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *out)
 {
@@ -144,10 +138,7 @@ CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *address)
     return CALL(cuGraphMemFreeNodeGetParams, sim_graph_memory_free_params(node, address));
 }
 
-CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
-{
-    return CALL(cuGraphChildGraphNodeGetGraph, sim_graph_child(node, out));
-}
+SINGLE(cuGraphChildGraphNodeGetGraph, sim_graph_child(node, out), CUgraphNode node, CUgraph *out)
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
@@ -159,10 +150,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     return CALL(cuDeviceSetGraphMemAttribute, sim_graph_memory_set_attribute(device, attribute, value));
 }
 
-CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-    return CALL(cuDeviceGraphMemTrim, sim_graph_memory_trim(device));
-}
+SINGLE(cuDeviceGraphMemTrim, sim_graph_memory_trim(device), CUdevice device)
 
 CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
 {
@@ -230,10 +218,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph graph,
 PAIR(cuGraphLaunch, (CUgraphExec exec, CUstream stream), sim_graph_launch(exec, stream))
 PAIR(cuGraphUpload, (CUgraphExec exec, CUstream stream), sim_graph_upload(exec, stream))
 
-CUresult cuGraphExecDestroy(CUgraphExec exec)
-{
-    return CALL(cuGraphExecDestroy, sim_graph_exec_destroy(exec));
-}
+SINGLE(cuGraphExecDestroy, sim_graph_exec_destroy(exec), CUgraphExec exec)
 
 static CUresult update_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {

@@ -9,20 +9,9 @@
 #include "tools/simgpu/engine/sim_graph_memory.h"
 #include "tools/simgpu/engine/sim_kernel.h"
 
-CUresult cuGraphCreate(CUgraph *out, unsigned int flags)
-{
-    return CALL(cuGraphCreate, sim_graph_create(out, flags));
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-    return CALL(cuGraphDestroy, sim_graph_destroy(graph));
-}
-
-CUresult cuGraphClone(CUgraph *out, CUgraph graph)
-{
-    return CALL(cuGraphClone, sim_graph_clone(out, graph));
-}
+SINGLE(cuGraphCreate, sim_graph_create(out, flags), CUgraph *out, unsigned int flags)
+SINGLE(cuGraphDestroy, sim_graph_destroy(graph), CUgraph graph)
+SINGLE(cuGraphClone, sim_graph_clone(out, graph), CUgraph *out, CUgraph graph)
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count)
 {
@@ -221,10 +210,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *a
     return CALL(cuGraphAddNode_v2, add_node(out, graph, after, count, params));
 }
 
-CUresult cuGraphDestroyNode(CUgraphNode node)
-{
-    return CALL(cuGraphDestroyNode, sim_graph_destroy_node(node));
-}
+SINGLE(cuGraphDestroyNode, sim_graph_destroy_node(node), CUgraphNode node)
 
 CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {

@@ -36,20 +36,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc description, CUdevi
     return CALL(cuGreenCtxCreate, sim_green_create(out, description, device, flags));
 }
 
-CUresult cuGreenCtxDestroy(CUgreenCtx green)
-{
-    return CALL(cuGreenCtxDestroy, sim_green_destroy(green));
-}
-
-CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx green)
-{
-    return CALL(cuCtxFromGreenCtx, sim_green_context(out, green));
-}
-
-CUresult cuGreenCtxGetId(CUgreenCtx green, unsigned long long *out)
-{
-    return CALL(cuGreenCtxGetId, sim_green_id(green, out));
-}
+SINGLE(cuGreenCtxDestroy, sim_green_destroy(green), CUgreenCtx green)
+SINGLE(cuCtxFromGreenCtx, sim_green_context(out, green), CUcontext *out, CUgreenCtx green)
+SINGLE(cuGreenCtxGetId, sim_green_id(green, out), CUgreenCtx green, unsigned long long *out)
 
 CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx green, unsigned int flags, int priority)
 {
@@ -64,10 +53,7 @@ static CUresult record(CUgreenCtx green, CUevent event)
     return result ? result : sim_event_record_context(context, event);
 }
 
-CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
-{
-    return CALL(cuGreenCtxRecordEvent, record(green, event));
-}
+SINGLE(cuGreenCtxRecordEvent, record(green, event), CUgreenCtx green, CUevent event)
 
 static CUresult wait_event(CUgreenCtx green, CUevent event)
 {
@@ -77,7 +63,4 @@ static CUresult wait_event(CUgreenCtx green, CUevent event)
     return result ? result : sim_event_wait_context(context, event);
 }
 
-CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
-{
-    return CALL(cuGreenCtxWaitEvent, wait_event(green, event));
-}
+SINGLE(cuGreenCtxWaitEvent, wait_event(green, event), CUgreenCtx green, CUevent event)

@@ -19,10 +19,7 @@
 
 /* ---- modules ---- */
 
-CUresult cuModuleLoadData(CUmodule *out, const void *image)
-{
-    return CALL(cuModuleLoadData, sim_kernel_load_module(out, image));
-}
+SINGLE(cuModuleLoadData, sim_kernel_load_module(out, image), CUmodule *out, const void *image)
 
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
@@ -66,25 +63,15 @@ static CUresult load_file(CUmodule *out, const char *path)
     return result;
 }
 
-CUresult cuModuleLoad(CUmodule *out, const char *path)
-{
-    return CALL(cuModuleLoad, load_file(out, path));
-}
-
-CUresult cuModuleUnload(CUmodule module)
-{
-    return CALL(cuModuleUnload, sim_kernel_unload_module(module));
-}
+SINGLE(cuModuleLoad, load_file(out, path), CUmodule *out, const char *path)
+SINGLE(cuModuleUnload, sim_kernel_unload_module(module), CUmodule module)
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
 {
     return CALL(cuModuleGetFunction, sim_kernel_module_function(out, module, name));
 }
 
-CUresult cuModuleGetFunctionCount(unsigned int *out, CUmodule module)
-{
-    return CALL(cuModuleGetFunctionCount, sim_kernel_module_count(out, module));
-}
+SINGLE(cuModuleGetFunctionCount, sim_kernel_module_count(out, module), unsigned int *out, CUmodule module)
 
 CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule module)
 {
@@ -104,10 +91,7 @@ static CUresult loading_mode(CUmoduleLoadingMode *mode)
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
-{
-    return CALL(cuModuleGetLoadingMode, loading_mode(mode));
-}
+SINGLE(cuModuleGetLoadingMode, loading_mode(mode), CUmoduleLoadingMode *mode)
 
 /* ---- libraries ---- */
 
@@ -120,35 +104,22 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *code, CUjit_option *optio
     return CALL(cuLibraryLoadData, sim_kernel_load_library(out, code));
 }
 
-CUresult cuLibraryUnload(CUlibrary library)
-{
-    return CALL(cuLibraryUnload, sim_kernel_unload_library(library));
-}
+SINGLE(cuLibraryUnload, sim_kernel_unload_library(library), CUlibrary library)
 
 CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 {
     return CALL(cuLibraryGetKernel, sim_kernel_library_kernel(out, library, name));
 }
 
-CUresult cuLibraryGetKernelCount(unsigned int *out, CUlibrary library)
-{
-    return CALL(cuLibraryGetKernelCount, sim_kernel_library_count(out, library));
-}
+SINGLE(cuLibraryGetKernelCount, sim_kernel_library_count(out, library), unsigned int *out, CUlibrary library)
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary library)
 {
     return CALL(cuLibraryEnumerateKernels, sim_kernel_library_kernels(kernels, count, library));
 }
 
-CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)
-{
-    return CALL(cuKernelGetFunction, sim_kernel_function_of(out, kernel));
-}
-
-CUresult cuKernelGetName(const char **out, CUkernel kernel)
-{
-    return CALL(cuKernelGetName, sim_kernel_name(out, (CUfunction)kernel));
-}
+SINGLE(cuKernelGetFunction, sim_kernel_function_of(out, kernel), CUfunction *out, CUkernel kernel)
+SINGLE(cuKernelGetName, sim_kernel_name(out, (CUfunction)kernel), const char **out, CUkernel kernel)
 
 CUresult cuKernelGetAttribute(int *out, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
 {
@@ -186,30 +157,16 @@ CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
     return CALL(cuFuncSetCacheConfig, sim_kernel_check(function));
 }
 
-CUresult cuFuncGetModule(CUmodule *out, CUfunction function)
-{
-    return CALL(cuFuncGetModule, sim_kernel_module_of(out, function));
-}
-
-CUresult cuFuncGetName(const char **out, CUfunction function)
-{
-    return CALL(cuFuncGetName, sim_kernel_name(out, function));
-}
+SINGLE(cuFuncGetModule, sim_kernel_module_of(out, function), CUmodule *out, CUfunction function)
+SINGLE(cuFuncGetName, sim_kernel_name(out, function), const char **out, CUfunction function)
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
     return CALL(cuFuncGetParamInfo, sim_kernel_parameter(function, index, offset, size));
 }
 
-CUresult cuFuncIsLoaded(CUfunctionLoadingState *out, CUfunction function)
-{
-    return CALL(cuFuncIsLoaded, sim_kernel_is_loaded(out, function));
-}
-
-CUresult cuFuncLoad(CUfunction function)
-{
-    return CALL(cuFuncLoad, sim_kernel_load(function));
-}
+SINGLE(cuFuncIsLoaded, sim_kernel_is_loaded(out, function), CUfunctionLoadingState *out, CUfunction function)
+SINGLE(cuFuncLoad, sim_kernel_load(function), CUfunction function)
 
 /* ---- launches ---- */
 

@@ -27,10 +27,7 @@ static CUresult alloc_small(const CUdeviceptr_v1 *out, unsigned int size)
     return !out || size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult cuMemAlloc(CUdeviceptr_v1 *out, unsigned int size)
-{
-    return CALL(cuMemAlloc, alloc_small(out, size));
-}
+SINGLE(cuMemAlloc, alloc_small(out, size), CUdeviceptr_v1 *out, unsigned int size)
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *out, unsigned int *pitch, unsigned int width, unsigned int height,
                          unsigned int element)
@@ -39,10 +36,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *out, unsigned int *pitch, unsigned int 
     return CALL(cuMemAllocPitch, alloc_small(out, width && height ? 1 : 0));
 }
 
-CUresult cuMemFree(CUdeviceptr_v1 address)
-{
-    return CALL(cuMemFree, sim_alloc_free(address));
-}
+SINGLE(cuMemFree, sim_alloc_free(address), CUdeviceptr_v1 address)
 
 static CUresult range(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 address)
 {
@@ -74,10 +68,7 @@ static CUresult info(unsigned int *free_bytes, unsigned int *total_bytes)
     return result;
 }
 
-CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
-{
-    return CALL(cuMemGetInfo, info(free_bytes, total_bytes));
-}
+SINGLE(cuMemGetInfo, info(free_bytes, total_bytes), unsigned int *free_bytes, unsigned int *total_bytes)
 
 static CUresult total_of(unsigned int *bytes, CUdevice device)
 {
@@ -89,10 +80,7 @@ static CUresult total_of(unsigned int *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
-{
-    return CALL(cuDeviceTotalMem, total_of(bytes, device));
-}
+SINGLE(cuDeviceTotalMem, total_of(bytes, device), unsigned int *bytes, CUdevice device)
 
 /* ---- aliases of newer entry points ---- */
 
@@ -101,27 +89,8 @@ CUresult cuCtxCreate(CUcontext *out, unsigned int flags, CUdevice device)
     return CALL(cuCtxCreate, sim_context_create(out, flags, device));
 }
 
-CUresult cuCtxDestroy(CUcontext context)
-{
-    return CALL(cuCtxDestroy, sim_context_destroy(context));
-}
-
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-    return CALL(cuCtxPushCurrent, sim_context_push(context));
-}
-
-CUresult cuCtxPopCurrent(CUcontext *out)
-{
-    return CALL(cuCtxPopCurrent, sim_context_pop(out));
-}
-
-CUresult cuStreamDestroy(CUstream stream)
-{
-    return CALL(cuStreamDestroy, sim_stream_destroy(stream));
-}
-
-CUresult cuEventDestroy(CUevent event)
-{
-    return CALL(cuEventDestroy, sim_event_destroy(event));
-}
+SINGLE(cuCtxDestroy, sim_context_destroy(context), CUcontext context)
+SINGLE(cuCtxPushCurrent, sim_context_push(context), CUcontext context)
+SINGLE(cuCtxPopCurrent, sim_context_pop(out), CUcontext *out)
+SINGLE(cuStreamDestroy, sim_stream_destroy(stream), CUstream stream)
+SINGLE(cuEventDestroy, sim_event_destroy(event), CUevent event)

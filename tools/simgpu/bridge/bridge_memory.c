@@ -1,7 +1,7 @@
 /* bridge_memory: entry points that allocate, free and describe memory of a context. Only checks arguments;
  * see engine/sim_alloc_calls.h, sim_host.h, sim_pointer.h, sim_ipc.h, sim_array.h.
  */
-#include "tools/simgpu/bridge/bridge_call.h"
+#include "tools/simgpu/bridge/bridge_per_thread.h"
 
 #include "tools/simgpu/engine/sim_alloc_calls.h"
 #include "tools/simgpu/engine/sim_array.h"
@@ -10,15 +10,8 @@
 #include "tools/simgpu/engine/sim_ipc.h"
 #include "tools/simgpu/engine/sim_pointer.h"
 
-CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
-{
-    return CALL(cuMemGetInfo_v2, sim_alloc_info(free_bytes, total_bytes));
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
-{
-    return CALL(cuMemAlloc_v2, sim_alloc_device(out, size));
-}
+SINGLE(cuMemGetInfo_v2, sim_alloc_info(free_bytes, total_bytes), size_t *free_bytes, size_t *total_bytes)
+SINGLE(cuMemAlloc_v2, sim_alloc_device(out, size), CUdeviceptr *out, size_t size)
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height,
                             unsigned int element)
@@ -31,10 +24,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned int flags)
     return CALL(cuMemAllocManaged, sim_alloc_managed(out, size, flags));
 }
 
-CUresult cuMemFree_v2(CUdeviceptr address)
-{
-    return CALL(cuMemFree_v2, sim_alloc_free(address));
-}
+SINGLE(cuMemFree_v2, sim_alloc_free(address), CUdeviceptr address)
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
@@ -43,40 +33,23 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 
 /* ---- host ---- */
 
-CUresult cuMemAllocHost_v2(void **out, size_t size)
-{
-    return CALL(cuMemAllocHost_v2, sim_host_alloc(out, size, 0));
-}
-
-CUresult cuMemHostAlloc(void **out, size_t size, unsigned int flags)
-{
-    return CALL(cuMemHostAlloc, sim_host_alloc(out, size, flags));
-}
-
-CUresult cuMemFreeHost(void *address)
-{
-    return CALL(cuMemFreeHost, sim_host_free(address));
-}
+SINGLE(cuMemAllocHost_v2, sim_host_alloc(out, size, 0), void **out, size_t size)
+SINGLE(cuMemHostAlloc, sim_host_alloc(out, size, flags), void **out, size_t size, unsigned int flags)
+SINGLE(cuMemFreeHost, sim_host_free(address), void *address)
 
 CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
     return CALL(cuMemHostRegister_v2, sim_host_register(address, size, flags));
 }
 
-CUresult cuMemHostUnregister(void *address)
-{
-    return CALL(cuMemHostUnregister, sim_host_unregister(address));
-}
+SINGLE(cuMemHostUnregister, sim_host_unregister(address), void *address)
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *address, unsigned int flags)
 {
     return CALL(cuMemHostGetDevicePointer_v2, sim_host_device_pointer(out, address, flags));
 }
 
-CUresult cuMemHostGetFlags(unsigned int *out, void *address)
-{
-    return CALL(cuMemHostGetFlags, sim_host_flags(out, address));
-}
+SINGLE(cuMemHostGetFlags, sim_host_flags(out, address), unsigned int *out, void *address)
 
 /* ---- managed memory: hints, which have no effect ---- */
 
@@ -112,31 +85,11 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, C
     return CALL(cuMemAdvise_v2, check_managed(address, size));
 }
 
-CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream)
-{
-    (void)device, (void)stream;
-    return CALL(cuMemPrefetchAsync, check_managed(address, size));
-}
-
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t size, CUdevice device, CUstream stream)
-{
-    (void)device, (void)stream;
-    return CALL(cuMemPrefetchAsync_ptsz, check_managed(address, size));
-}
-
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location, unsigned int flags,
-                               CUstream stream)
-{
-    (void)location, (void)flags, (void)stream;
-    return CALL(cuMemPrefetchAsync_v2, check_managed(address, size));
-}
-
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t size, CUmemLocation location,
-                                    unsigned int flags, CUstream stream)
-{
-    (void)location, (void)flags, (void)stream;
-    return CALL(cuMemPrefetchAsync_v2_ptsz, check_managed(address, size));
-}
+PAIR(cuMemPrefetchAsync, (CUdeviceptr address, size_t size, CUdevice device, CUstream stream),
+     ((void)device, (void)stream, check_managed(address, size)))
+PAIR(cuMemPrefetchAsync_v2,
+     (CUdeviceptr address, size_t size, CUmemLocation location, unsigned int flags, CUstream stream),
+     ((void)location, (void)flags, (void)stream, check_managed(address, size)))
 
 /* ---- addresses ---- */
 
@@ -156,10 +109,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     return CALL(cuPointerSetAttribute, sim_pointer_set(value, attribute, address));
 }
 
-CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr address)
-{
-    return CALL(cuIpcGetMemHandle, sim_ipc_get_handle(out, address));
-}
+SINGLE(cuIpcGetMemHandle, sim_ipc_get_handle(out, address), CUipcMemHandle *out, CUdeviceptr address)
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle handle, unsigned int flags)
 {
@@ -171,10 +121,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *out, CUipcMemHandle handle, unsigned in
     return CALL(cuIpcOpenMemHandle, sim_ipc_open_handle(out, handle, flags));
 }
 
-CUresult cuIpcCloseMemHandle(CUdeviceptr address)
-{
-    return CALL(cuIpcCloseMemHandle, sim_ipc_close_handle(address));
-}
+SINGLE(cuIpcCloseMemHandle, sim_ipc_close_handle(address), CUdeviceptr address)
 
 /* ---- arrays ---- */
 
@@ -200,15 +147,8 @@ CUresult cuArrayCreate(CUarray *out, const CUDA_ARRAY_DESCRIPTOR_v1 *desc)
                      : CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
-{
-    return CALL(cuArray3DCreate_v2, sim_array_create(out, desc));
-}
-
-CUresult cuArrayDestroy(CUarray array)
-{
-    return CALL(cuArrayDestroy, sim_array_destroy(array));
-}
+SINGLE(cuArray3DCreate_v2, sim_array_create(out, desc), CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
+SINGLE(cuArrayDestroy, sim_array_destroy(array), CUarray array)
 
 static CUresult descriptor_2d(CUDA_ARRAY_DESCRIPTOR *out, CUarray array)
 {
@@ -223,10 +163,7 @@ static CUresult descriptor_2d(CUDA_ARRAY_DESCRIPTOR *out, CUarray array)
     return result;
 }
 
-CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *out, CUarray array)
-{
-    return CALL(cuArrayGetDescriptor_v2, descriptor_2d(out, array));
-}
+SINGLE(cuArrayGetDescriptor_v2, descriptor_2d(out, array), CUDA_ARRAY_DESCRIPTOR *out, CUarray array)
 
 CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
 {
@@ -244,7 +181,4 @@ CUresult cuMipmappedArrayGetLevel(CUarray *out, CUmipmappedArray mipmap, unsigne
     return CALL(cuMipmappedArrayGetLevel, sim_mipmap_level(out, mipmap, level));
 }
 
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray mipmap)
-{
-    return CALL(cuMipmappedArrayDestroy, sim_mipmap_destroy(mipmap));
-}
+SINGLE(cuMipmappedArrayDestroy, sim_mipmap_destroy(mipmap), CUmipmappedArray mipmap)

@@ -4,20 +4,9 @@
 #include "tools/simgpu/bridge/bridge_call.h"
 #include "tools/simgpu/bridge/bridge_per_thread.h"
 
-CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
-{
-    return CALL(cuMemPoolCreate, sim_pool_create(out, props));
-}
-
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-    return CALL(cuMemPoolDestroy, sim_pool_destroy(pool));
-}
-
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
-{
-    return CALL(cuMemPoolTrimTo, sim_pool_trim(pool, keep));
-}
+SINGLE(cuMemPoolCreate, sim_pool_create(out, props), CUmemoryPool *out, const CUmemPoolProps *props)
+SINGLE(cuMemPoolDestroy, sim_pool_destroy(pool), CUmemoryPool pool)
+SINGLE(cuMemPoolTrimTo, sim_pool_trim(pool, keep), CUmemoryPool pool, size_t keep)
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
@@ -39,20 +28,9 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
     return CALL(cuMemPoolGetAccess, sim_pool_get_access(flags, pool, location));
 }
 
-CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *out, CUdevice device)
-{
-    return CALL(cuDeviceGetDefaultMemPool, sim_pool_default(out, device));
-}
-
-CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice device)
-{
-    return CALL(cuDeviceGetMemPool, sim_pool_current(out, device));
-}
-
-CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
-{
-    return CALL(cuDeviceSetMemPool, sim_pool_set_current(device, pool));
-}
+SINGLE(cuDeviceGetDefaultMemPool, sim_pool_default(out, device), CUmemoryPool *out, CUdevice device)
+SINGLE(cuDeviceGetMemPool, sim_pool_current(out, device), CUmemoryPool *out, CUdevice device)
+SINGLE(cuDeviceSetMemPool, sim_pool_set_current(device, pool), CUdevice device, CUmemoryPool pool)
 
 static bool on_host(const CUmemLocation *location)
 {
@@ -130,12 +108,4 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPoo
     return CALL(cuMemAllocFromPoolAsync_ptsz, sim_pool_alloc(out, size, pool, sim_per_thread(stream)));
 }
 
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-    return CALL(cuMemFreeAsync, sim_pool_free(address, stream));
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
-{
-    return CALL(cuMemFreeAsync_ptsz, sim_pool_free(address, sim_per_thread(stream)));
-}
+PAIR(cuMemFreeAsync, (CUdeviceptr address, CUstream stream), sim_pool_free(address, stream))

@@ -10,20 +10,14 @@
 #include "tools/simgpu/engine/sim_event.h"
 #include "tools/simgpu/engine/sim_event_share.h"
 
-CUresult cuStreamCreate(CUstream *out, unsigned int flags)
-{
-    return CALL(cuStreamCreate, sim_stream_create(out, flags, 0));
-}
+SINGLE(cuStreamCreate, sim_stream_create(out, flags, 0), CUstream *out, unsigned int flags)
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
     return CALL(cuStreamCreateWithPriority, sim_stream_create(out, flags, priority));
 }
 
-CUresult cuStreamDestroy_v2(CUstream stream)
-{
-    return CALL(cuStreamDestroy_v2, sim_stream_destroy(stream));
-}
+SINGLE(cuStreamDestroy_v2, sim_stream_destroy(stream), CUstream stream)
 
 PAIR(cuStreamSynchronize, (CUstream stream), sim_stream_synchronize(stream))
 PAIR(cuStreamQuery, (CUstream stream), sim_stream_query(stream))
@@ -43,10 +37,7 @@ static CUresult green_of(CUstream stream, CUgreenCtx *green)
     return green ? sim_stream_get_contexts(stream, &context, green) : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
-{
-    return CALL(cuStreamGetGreenCtx, green_of(stream, green));
-}
+SINGLE(cuStreamGetGreenCtx, green_of(stream, green), CUstream stream, CUgreenCtx *green)
 
 static CUresult wait_event(CUstream stream, CUevent event, unsigned int flags)
 {
@@ -128,15 +119,8 @@ PAIR(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr address, size_t lengt
 
 /* ---- events ---- */
 
-CUresult cuEventCreate(CUevent *out, unsigned int flags)
-{
-    return CALL(cuEventCreate, sim_event_create(out, flags));
-}
-
-CUresult cuEventDestroy_v2(CUevent event)
-{
-    return CALL(cuEventDestroy_v2, sim_event_destroy(event));
-}
+SINGLE(cuEventCreate, sim_event_create(out, flags), CUevent *out, unsigned int flags)
+SINGLE(cuEventDestroy_v2, sim_event_destroy(event), CUevent event)
 
 PAIR(cuEventRecord, (CUevent event, CUstream stream), sim_event_record(event, stream))
 
@@ -149,25 +133,10 @@ static CUresult record_with_flags(CUevent event, CUstream stream, unsigned int f
 PAIR(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned int flags),
      record_with_flags(event, stream, flags))
 
-CUresult cuIpcGetEventHandle(CUipcEventHandle *out, CUevent event)
-{
-    return CALL(cuIpcGetEventHandle, sim_event_export(out, event));
-}
-
-CUresult cuIpcOpenEventHandle(CUevent *out, CUipcEventHandle handle)
-{
-    return CALL(cuIpcOpenEventHandle, sim_event_open(out, handle));
-}
-
-CUresult cuEventQuery(CUevent event)
-{
-    return CALL(cuEventQuery, sim_event_query(event));
-}
-
-CUresult cuEventSynchronize(CUevent event)
-{
-    return CALL(cuEventSynchronize, sim_event_synchronize(event));
-}
+SINGLE(cuIpcGetEventHandle, sim_event_export(out, event), CUipcEventHandle *out, CUevent event)
+SINGLE(cuIpcOpenEventHandle, sim_event_open(out, handle), CUevent *out, CUipcEventHandle handle)
+SINGLE(cuEventQuery, sim_event_query(event), CUevent event)
+SINGLE(cuEventSynchronize, sim_event_synchronize(event), CUevent event)
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
 {

@@ -11,10 +11,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignment, CU
     return CALL(cuMemAddressReserve, sim_vmm_reserve(out, size, alignment, address, flags));
 }
 
-CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
-{
-    return CALL(cuMemAddressFree, sim_vmm_unreserve(address, size));
-}
+SINGLE(cuMemAddressFree, sim_vmm_unreserve(address, size), CUdeviceptr address, size_t size)
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *props,
                      unsigned long long flags)
@@ -22,10 +19,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmem
     return CALL(cuMemCreate, flags ? CUDA_ERROR_INVALID_VALUE : sim_vmm_create(out, size, props));
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-    return CALL(cuMemRelease, sim_vmm_release(handle));
-}
+SINGLE(cuMemRelease, sim_vmm_release(handle), CUmemGenericAllocationHandle handle)
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
@@ -33,10 +27,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
     return CALL(cuMemMap, flags ? CUDA_ERROR_INVALID_VALUE : sim_vmm_map(address, size, offset, handle));
 }
 
-CUresult cuMemUnmap(CUdeviceptr address, size_t size)
-{
-    return CALL(cuMemUnmap, sim_vmm_unmap(address, size));
-}
+SINGLE(cuMemUnmap, sim_vmm_unmap(address, size), CUdeviceptr address, size_t size)
 
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count)
 {

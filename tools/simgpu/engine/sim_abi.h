@@ -11,4 +11,12 @@
 #endif
 #include <cuda.h>
 
+/* Returns from the calling function if the call fails, with the call's error. */
+#define SIM_TRY(call)                                                                                        \
+    do {                                                                                                     \
+        const CUresult tried_ = (call);                                                                      \
+        if (tried_ != CUDA_SUCCESS)                                                                          \
+            return tried_;                                                                                   \
+    } while (0)
+
 #endif

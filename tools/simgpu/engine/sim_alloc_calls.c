@@ -19,24 +19,17 @@ static CUresult alloc_kind(CUdeviceptr *out, size_t size, enum sim_block_kind ki
 {
     struct CUctx_st *context;
     struct sim_block *block;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_unsafe();
-    if (result == CUDA_SUCCESS && (!out || size == 0))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
-        result = sim_alloc_block(context, kind, size, &block);
-        *out = 0;
-    }
-    if (result == CUDA_SUCCESS) {
-        block->flags = flags;
-        *out = block->range.start;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    SIM_TRY(sim_capture_check_unsafe());
+    if (!out || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = 0;
+    SIM_TRY(sim_alloc_block(context, kind, size, &block));
+    block->flags = flags;
+    *out = block->range.start;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_alloc_device(CUdeviceptr *out, size_t size)
@@ -116,43 +109,34 @@ CUresult sim_alloc_free(CUdeviceptr address)
 CUresult sim_alloc_info(size_t *free_bytes, size_t *total_bytes)
 {
     struct CUctx_st *context;
-    CUresult result;
+    uint64_t capacity, used;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        uint64_t capacity = sim_device_info(context->device)->capacity, used;
-
-        used = sim_card_used(sim_device_get(context->device)->card);
-        if (free_bytes)
-            *free_bytes = used < capacity ? capacity - used : 0;
-        if (total_bytes)
-            *total_bytes = capacity;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    capacity = sim_device_info(context->device)->capacity;
+    used = sim_card_used(sim_device_get(context->device)->card);
+    if (free_bytes)
+        *free_bytes = used < capacity ? capacity - used : 0;
+    if (total_bytes)
+        *total_bytes = capacity;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_alloc_range(CUdeviceptr *base, size_t *size, CUdeviceptr address)
 {
     struct CUctx_st *context;
     struct sim_block *block;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        block = sim_block_find(address);
-        if (!block || (block->kind == BLOCK_MAPPED &&
-                       !block->flags)) /* mapped without access: also 500, NOT_FOUND (measured) */
-            result = CUDA_ERROR_NOT_FOUND;
-        if (result == CUDA_SUCCESS && base)
-            *base = block->range.start;
-        if (result == CUDA_SUCCESS && size)
-            *size = block->range.size;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    block = sim_block_find(address);
+    if (!block || (block->kind == BLOCK_MAPPED && !block->flags))
+        return CUDA_ERROR_NOT_FOUND; /* also if it is mapped without access (measured) */
+    if (base)
+        *base = block->range.start;
+    if (size)
+        *size = block->range.size;
+    return CUDA_SUCCESS;
 }
 
 void sim_alloc_end_context(struct CUctx_st *context)

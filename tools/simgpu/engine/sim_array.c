@@ -72,6 +72,13 @@ static CUresult take_memory(struct CUctx_st *context, uint64_t bytes, struct sim
     return result;
 }
 
+/* Finds the context for an array of so many bytes; 0: its description was invalid. Lock held. */
+static CUresult find_context(uint64_t bytes, struct CUctx_st **out)
+{
+    SIM_TRY(sim_context_current(out));
+    return bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult sim_array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
 {
     struct CUarray_st *array;
@@ -85,10 +92,8 @@ CUresult sim_array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
     if (!array)
         return CUDA_ERROR_OUT_OF_MEMORY;
     bytes = shape(array, desc);
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    result = find_context(bytes, &context);
     if (result == CUDA_SUCCESS)
         result = take_memory(context, bytes, &array->memory);
     if (result == CUDA_SUCCESS && !sim_object_add(array, OBJECT_ARRAY)) {
@@ -102,7 +107,6 @@ CUresult sim_array_create(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *desc)
     } else {
         free(array);
     }
-    sim_lock_drop();
     return result;
 }
 
@@ -116,37 +120,26 @@ static void free_array(struct CUarray_st *array)
 
 CUresult sim_array_destroy(CUarray array)
 {
-    CUresult result =
-        CUDA_ERROR_CONTEXT_IS_DESTROYED; /* the driver's answer for a destroyed array (measured) */
-
-    sim_lock_take();
-    if (sim_object_is(array, OBJECT_ARRAY) && !array->memory) {
-        result = CUDA_SUCCESS; /* a level of a mipmapped array: it is destroyed with that array (measured) */
-    } else if (sim_object_is(array, OBJECT_ARRAY)) {
-        struct CUctx_st *context = array->memory->context;
-
-        sim_stream_wait_context(context);
-        if (sim_object_is(array, OBJECT_ARRAY)) /* no other thread has destroyed it while we waited */
-            free_array(array);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(array, OBJECT_ARRAY))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED; /* the driver's answer for a destroyed array (measured) */
+    if (!array->memory)
+        return CUDA_SUCCESS; /* a level of a mipmapped array: it is destroyed with that array (measured) */
+    sim_stream_wait_context(array->memory->context);
+    if (sim_object_is(array, OBJECT_ARRAY)) /* no other thread has destroyed it while we waited */
+        free_array(array);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_array_descriptor(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray array)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
-
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (sim_object_is(array, OBJECT_ARRAY)) {
-        *out = array->desc;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(array, OBJECT_ARRAY))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *out = array->desc;
+    return CUDA_SUCCESS;
 }
 
 /* ---- mipmapped arrays ---- */
@@ -192,11 +185,9 @@ static uint64_t shape_levels(struct CUmipmappedArray_st *mipmap, const CUDA_ARRA
 
 static CUresult fill_mipmap(struct CUmipmappedArray_st *mipmap, struct CUctx_st *context, uint64_t bytes)
 {
-    CUresult result = take_memory(context, bytes, &mipmap->memory);
     unsigned int i;
 
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(take_memory(context, bytes, &mipmap->memory));
     if (!sim_object_add(mipmap, OBJECT_MIPMAP))
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (i = 0; i < mipmap->count; i++) {
@@ -226,10 +217,8 @@ CUresult sim_mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR 
     mipmap->count = levels;
     sim_list_init(&mipmap->link);
     bytes = shape_levels(mipmap, desc);
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = bytes ? sim_capture_check_unsafe() : CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    result = find_context(bytes, &context);
     if (result == CUDA_SUCCESS)
         result = fill_mipmap(mipmap, context, bytes);
     if (result == CUDA_SUCCESS) {
@@ -238,37 +227,29 @@ CUresult sim_mipmap_create(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR 
     } else {
         free_mipmap(mipmap);
     }
-    sim_lock_drop();
     return result;
 }
 
 CUresult sim_mipmap_level(CUarray *out, CUmipmappedArray mipmap, unsigned int level)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
-
-    sim_lock_take();
-    if (sim_object_is(mipmap, OBJECT_MIPMAP)) {
-        result = out && level < mipmap->count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-        if (result == CUDA_SUCCESS)
-            *out = &mipmap->levels[level];
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(mipmap, OBJECT_MIPMAP))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!out || level >= mipmap->count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = &mipmap->levels[level];
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_mipmap_destroy(CUmipmappedArray mipmap)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
-
-    sim_lock_take();
-    if (sim_object_is(mipmap, OBJECT_MIPMAP)) {
-        sim_stream_wait_context(mipmap->memory->context);
-        if (sim_object_is(mipmap, OBJECT_MIPMAP))
-            free_mipmap(mipmap);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(mipmap, OBJECT_MIPMAP))
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_stream_wait_context(mipmap->memory->context);
+    if (sim_object_is(mipmap, OBJECT_MIPMAP))
+        free_mipmap(mipmap);
+    return CUDA_SUCCESS;
 }
 
 void sim_array_end_context(struct CUctx_st *context)

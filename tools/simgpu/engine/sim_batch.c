@@ -50,15 +50,13 @@ static bool is_good(const struct sim_work_step *step)
 static CUresult read_steps(const CUstreamBatchMemOpParams *list, unsigned int count,
                            struct sim_work_step *steps)
 {
-    CUresult result = CUDA_SUCCESS;
     unsigned int i;
 
-    sim_lock_take();
+    SIM_LOCKED();
     for (i = 0; i < count; i++)
         if (!read_step(&list[i], &steps[i]) || !is_good(&steps[i]))
-            result = CUDA_ERROR_INVALID_VALUE;
-    sim_lock_drop();
-    return result;
+            return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_batch_work(const CUstreamBatchMemOpParams *list, unsigned int count, unsigned int flags,

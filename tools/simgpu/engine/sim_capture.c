@@ -50,6 +50,12 @@ static bool forbids_unsafe(const struct sim_capture *capture)
     return thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
+static void invalidate(struct CUstream_st *stream)
+{
+    if (stream->capture)
+        stream->capture->invalid = true;
+}
+
 CUresult sim_capture_check_unsafe(void)
 {
     CUresult result = CUDA_SUCCESS;
@@ -80,7 +86,7 @@ CUresult sim_capture_check_stream(struct CUstream_st *stream)
 {
     if (!stream->capture)
         return sim_capture_check_implicit(stream);
-    sim_capture_invalidate(stream);
+    invalidate(stream);
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
@@ -95,7 +101,7 @@ CUresult sim_capture_check_implicit(struct CUstream_st *stream)
         struct CUstream_st *other = LIST_ITEM(at, struct CUstream_st, link);
 
         if (other->capture && other->green == stream->green && !(other->flags & CU_STREAM_NON_BLOCKING)) {
-            sim_capture_invalidate(other);
+            invalidate(other);
             result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
         }
     }
@@ -109,12 +115,6 @@ CUresult sim_capture_check_event(const struct sim_captured *event)
     if (capture)
         capture->invalid = true;
     return CUDA_ERROR_CAPTURED_EVENT;
-}
-
-void sim_capture_invalidate(struct CUstream_st *stream)
-{
-    if (stream->capture)
-        stream->capture->invalid = true;
 }
 
 /* ---- recording work ---- */
@@ -198,11 +198,11 @@ CUresult sim_capture_wait(struct CUstream_st *stream, const struct sim_captured 
     struct sim_capture *capture = find(event->capture);
 
     if (!event->capture || !capture) { /* a captured stream cannot wait for what is outside its capture */
-        sim_capture_invalidate(stream);
+        invalidate(stream);
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
     if (stream->capture && stream->capture != capture) {
-        sim_capture_invalidate(stream);
+        invalidate(stream);
         capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }

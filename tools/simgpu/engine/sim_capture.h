@@ -40,7 +40,6 @@ CUresult sim_capture_add_free(struct CUstream_st *stream, CUdeviceptr address);
 CUresult sim_capture_record(struct CUstream_st *stream, struct sim_captured *event);
 /* Makes a stream wait for an event that was recorded in a capture: the stream joins that capture. */
 CUresult sim_capture_wait(struct CUstream_st *stream, const struct sim_captured *event);
-void sim_capture_invalidate(struct CUstream_st *stream);
 /* Ends the part that a stream, or every stream of a green context, has in a capture. */
 void sim_capture_forget_stream(struct CUstream_st *stream);
 void sim_capture_forget_green(const struct CUctx_st *context);

@@ -63,12 +63,9 @@ void sim_context_must_stay(CUcontext context)
 CUresult sim_context_check_current(void)
 {
     struct CUctx_st *context;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return sim_context_current(&context);
 }
 
 /* ---- the stack of a thread ---- */
@@ -91,18 +88,14 @@ void sim_context_leave(const struct CUctx_st *context)
 
 CUresult sim_context_push(CUcontext context)
 {
-    CUresult result = CUDA_SUCCESS;
-
-    sim_lock_take();
+    SIM_LOCKED();
     sim_context_must_stay(context);
     if (!sim_object_is(context, OBJECT_CONTEXT))
-        result = context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
-    else if (depth == STACK_DEPTH)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    else
-        stack[depth++] = context;
-    sim_lock_drop();
-    return result;
+        return context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    if (depth == STACK_DEPTH)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_pop(CUcontext *out)
@@ -117,20 +110,16 @@ CUresult sim_context_pop(CUcontext *out)
 
 CUresult sim_context_set(CUcontext context)
 {
-    CUresult result = CUDA_SUCCESS;
-
     if (!context) {
         if (depth > 0)
             depth--;
         return CUDA_SUCCESS;
     }
-    sim_lock_take();
-    if (sim_object_is(context, OBJECT_CONTEXT))
-        stack[depth > 0 ? depth - 1 : depth++] = context;
-    else
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(context, OBJECT_CONTEXT))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    stack[depth > 0 ? depth - 1 : depth++] = context;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_get(CUcontext *out)

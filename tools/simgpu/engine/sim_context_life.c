@@ -167,7 +167,7 @@ CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     context = sim_context_has_room() ? new_context(ordinal) : NULL;
     result =
         context && sim_object_add(context, OBJECT_CONTEXT) ? begin(context, flags) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -179,7 +179,6 @@ CUresult sim_context_create(CUcontext *out, unsigned int flags, CUdevice ordinal
         sim_list_remove(&context->all);
         free(context);
     }
-    sim_lock_drop();
     return result;
 }
 
@@ -193,223 +192,177 @@ static void end_made(struct CUctx_st *context)
 
 CUresult sim_context_destroy(CUcontext context)
 {
-    CUresult result = CUDA_SUCCESS;
-
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (!sim_context_is_valid(context) || context->primary || context->base) {
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    } else {
-        end_made(context);
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_context_is_valid(context) || context->primary || context->base)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    end_made(context);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_attach(CUcontext *out, unsigned int flags)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if (!out || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        context->attached += !context->primary;
-        *out = context;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    context->attached += !context->primary;
+    *out = context;
+    return CUDA_SUCCESS;
 }
 
 /* Works only on the current context, and does nothing to a primary one (measured). */
 CUresult sim_context_detach(CUcontext context)
 {
     struct CUctx_st *current;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&current);
-    if (result == CUDA_SUCCESS && current != context)
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    if (result == CUDA_SUCCESS && !context->primary && context->attached-- == 0)
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&current));
+    if (current != context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context->primary && context->attached-- == 0)
         end_made(context);
-    sim_lock_drop();
-    return result;
+    return CUDA_SUCCESS;
 }
 
 /* ---- attributes ---- */
 
-/* Copies a context found by its handle (NULL: the current one, which may be green), for its fields. */
-static CUresult look(CUcontext context, struct CUctx_st *out)
-{
-    struct CUctx_st *found;
-    CUresult result;
-
-    sim_lock_take();
-    result = resolve(context, &found);
-    if (result == CUDA_SUCCESS)
-        *out = *found;
-    sim_lock_drop();
-    return result;
-}
-
-/* The same for the current context, or the primary context of a green one. */
-static CUresult look_at_current(struct CUctx_st *out)
-{
-    struct CUctx_st *found;
-    CUresult result;
-
-    sim_lock_take();
-    result = sim_context_current(&found);
-    if (result == CUDA_SUCCESS)
-        *out = *found;
-    sim_lock_drop();
-    return result;
-}
-
 CUresult sim_context_device(CUdevice *out, CUcontext context)
 {
-    struct CUctx_st seen;
-    CUresult result = out ? look(context, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUctx_st *found;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.device;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(resolve(context, &found));
+    *out = found->device;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_id(CUcontext context, unsigned long long *out)
 {
-    struct CUctx_st seen;
-    CUresult result = out ? look(context, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUctx_st *found;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.id;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(resolve(context, &found));
+    *out = found->id;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_api_version(CUcontext context, unsigned int *out)
 {
-    struct CUctx_st seen;
+    struct CUctx_st *found;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *out = API_VERSION;
-    return look(context, &seen);
+    SIM_LOCKED();
+    return resolve(context, &found);
 }
 
 CUresult sim_context_get_flags(unsigned int *out)
 {
-    struct CUctx_st seen;
-    CUresult result = out ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUctx_st *context;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.flags;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    *out = context->flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_get_limit(size_t *out, CUlimit limit)
 {
-    struct CUctx_st seen;
-    CUresult result =
-        out && (unsigned int)limit < CU_LIMIT_MAX ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUctx_st *context;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.limits[limit];
-    return result;
+    if (!out || (unsigned int)limit >= CU_LIMIT_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    *out = context->limits[limit];
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_get_cache_config(CUfunc_cache *out)
 {
-    struct CUctx_st seen;
-    CUresult result = out ? look_at_current(&seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUctx_st *context;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.cache_config;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    *out = context->cache_config;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_set_flags(unsigned int flags)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        context->flags = flags;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    context->flags = flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_set_limit(CUlimit limit, size_t value)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if ((unsigned int)limit >= CU_LIMIT_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
-        result = sim_local_grow(context, value);
-    if (result == CUDA_SUCCESS)
-        context->limits[limit] = value;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    if (limit == CU_LIMIT_STACK_SIZE)
+        SIM_TRY(sim_local_grow(context, value));
+    context->limits[limit] = value;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_set_cache_config(CUfunc_cache config)
 {
     struct CUctx_st *context;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        context->cache_config = config;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    context->cache_config = config;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_synchronize(CUcontext context)
 {
     struct CUctx_st *found;
-    CUresult result;
 
-    sim_lock_take();
-    result = resolve(context, &found);
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_context(found);
-    if (result == CUDA_SUCCESS) {
-        sim_stream_wait_context(found);
-        sim_pool_settle_all(0);
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(resolve(context, &found));
+    SIM_TRY(sim_capture_check_context(found));
+    sim_stream_wait_context(found);
+    sim_pool_settle_all(0);
+    return CUDA_SUCCESS;
 }
 
 static CUresult change_peer(CUcontext peer, bool enable)
 {
     struct CUctx_st *context;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS && !sim_context_is_valid(peer))
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    if (result == CUDA_SUCCESS && peer->device == context->device)
-        result = CUDA_ERROR_INVALID_DEVICE;
-    if (result == CUDA_SUCCESS && context->peers[peer->device] == enable)
-        result = enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
-    if (result == CUDA_SUCCESS)
-        context->peers[peer->device] = enable;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    if (!sim_context_is_valid(peer))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (peer->device == context->device)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (context->peers[peer->device] == enable)
+        return enable ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    context->peers[peer->device] = enable;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_context_enable_peer(CUcontext peer)
@@ -438,41 +391,35 @@ static CUresult make_primary(struct sim_device *device, CUdevice ordinal)
 CUresult sim_primary_retain(CUcontext *out, CUdevice ordinal)
 {
     struct sim_device *device = sim_device_get(ordinal);
-    CUresult result = CUDA_SUCCESS;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     if (!device->primary)
-        result = make_primary(device, ordinal);
-    while (result == CUDA_SUCCESS && device->primary->ending)
+        SIM_TRY(make_primary(device, ordinal));
+    while (device->primary->ending)
         sim_lock_wait();
-    if (result == CUDA_SUCCESS && !device->primary->alive)
-        result = begin(device->primary, device->primary_flags);
-    if (result == CUDA_SUCCESS) {
-        device->primary->retained++;
-        *out = device->primary;
-    }
-    sim_lock_drop();
-    return result;
+    if (!device->primary->alive)
+        SIM_TRY(begin(device->primary, device->primary_flags));
+    device->primary->retained++;
+    *out = device->primary;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_primary_release(CUdevice ordinal)
 {
     struct sim_device *device = sim_device_get(ordinal);
-    CUresult result = CUDA_SUCCESS;
 
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     if (!device->primary || device->primary->retained == 0)
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (--device->primary->retained == 0 && device->primary->alive)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (--device->primary->retained == 0 && device->primary->alive)
         end(device->primary);
-    sim_lock_drop();
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_primary_reset(CUdevice ordinal)
@@ -481,10 +428,9 @@ CUresult sim_primary_reset(CUdevice ordinal)
 
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     if (device->primary && device->primary->alive)
         end(device->primary);
-    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
@@ -496,10 +442,9 @@ CUresult sim_primary_state(CUdevice ordinal, unsigned int *flags, int *active)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     *active = device->primary && device->primary->alive;
     *flags = *active ? device->primary->flags : device->primary_flags;
-    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
@@ -511,10 +456,9 @@ CUresult sim_primary_set_flags(CUdevice ordinal, unsigned int flags)
         return CUDA_ERROR_INVALID_DEVICE;
     if (flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     device->primary_flags = flags;
     if (device->primary && device->primary->alive)
         device->primary->flags = flags;
-    sim_lock_drop();
     return CUDA_SUCCESS;
 }

@@ -83,27 +83,22 @@ CUresult sim_copy_linear(uint64_t to, enum sim_copy_side to_side, uint64_t from,
 {
     struct CUstream_st *stream;
     struct sim_work *work;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && size > 0) {
-        if (!good_side(to, to_side, size) || !good_side(from, from_side, size)) {
-            result = CUDA_ERROR_INVALID_VALUE;
-        } else {
-            work = sim_work_new(WORK_COPY);
-            if (work)
-                work->copy = (struct sim_work_copy){.from = (const char *)(uintptr_t)from,
-                                                    .to = (char *)(uintptr_t)to,
-                                                    .width = size,
-                                                    .height = 1,
-                                                    .depth = 1};
-            result = work ? submit_copy(stream, work, place_of(to), place_of(from), wait)
-                          : CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    if (size == 0)
+        return CUDA_SUCCESS;
+    if (!good_side(to, to_side, size) || !good_side(from, from_side, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    work = sim_work_new(WORK_COPY);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work->copy = (struct sim_work_copy){.from = (const char *)(uintptr_t)from,
+                                        .to = (char *)(uintptr_t)to,
+                                        .width = size,
+                                        .height = 1,
+                                        .depth = 1};
+    return submit_copy(stream, work, place_of(to), place_of(from), wait);
 }
 
 /* ---- 2-D and 3-D ---- */
@@ -153,13 +148,9 @@ static CUresult make_work(const struct end *to, const struct end *from, size_t w
 {
     struct sim_work_copy copy = {.width = width, .height = height, .depth = depth};
     uint64_t to_start, from_start;
-    CUresult result;
 
-    result = resolve(from, width, height, depth, &from_start, &copy.from_pitch, &copy.from_slice);
-    if (result == CUDA_SUCCESS)
-        result = resolve(to, width, height, depth, &to_start, &copy.to_pitch, &copy.to_slice);
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(resolve(from, width, height, depth, &from_start, &copy.from_pitch, &copy.from_slice));
+    SIM_TRY(resolve(to, width, height, depth, &to_start, &copy.to_pitch, &copy.to_slice));
     copy.from = (const char *)(uintptr_t)from_start;
     copy.to = (char *)(uintptr_t)to_start;
     *out = sim_work_new(WORK_COPY);
@@ -180,18 +171,14 @@ static CUresult copy_ends(const struct end *to, const struct end *from, size_t w
 {
     struct CUstream_st *stream;
     struct sim_work *work;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && width > 0 && height > 0 && depth > 0) {
-        result = make_work(to, from, width, height, depth, &work);
-        if (result == CUDA_SUCCESS)
-            result = submit_copy(stream, work, place_of_end(to, work->copy.to),
-                                 place_of_end(from, work->copy.from), wait);
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    if (width == 0 || height == 0 || depth == 0)
+        return CUDA_SUCCESS;
+    SIM_TRY(make_work(to, from, width, height, depth, &work));
+    return submit_copy(stream, work, place_of_end(to, work->copy.to), place_of_end(from, work->copy.from),
+                       wait);
 }
 
 CUresult sim_copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, enum sim_copy_wait wait)
@@ -245,14 +232,10 @@ CUresult sim_copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, enum sim
 
 CUresult sim_copy_3d_work(const CUDA_MEMCPY3D *c, struct sim_work **out)
 {
-    CUresult result;
-
     if (!c || c->WidthInBytes == 0 || c->Height == 0 || c->Depth == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = make_work(&END_OF(c, dst), &END_OF(c, src), c->WidthInBytes, c->Height, c->Depth, out);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return make_work(&END_OF(c, dst), &END_OF(c, src), c->WidthInBytes, c->Height, c->Depth, out);
 }
 
 /* ---- fills ---- */
@@ -284,23 +267,18 @@ CUresult sim_copy_fill(CUdeviceptr to, size_t pitch, unsigned int value, unsigne
                                  .pitch = pitch};
     struct CUstream_st *stream;
     struct sim_work *work;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && width > 0 && height > 0) {
-        result = make_fill(&fill, &work);
-        if (result == CUDA_SUCCESS)
-            result = sim_stream_submit(stream, work, wait == COPY_SYNC && must_sync(to));
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    if (width == 0 || height == 0)
+        return CUDA_SUCCESS;
+    SIM_TRY(make_fill(&fill, &work));
+    return sim_stream_submit(stream, work, wait == COPY_SYNC && must_sync(to));
 }
 
 CUresult sim_copy_fill_work(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_work **out)
 {
     struct sim_work_fill fill;
-    CUresult result;
 
     if (!p || p->width == 0 || p->height == 0 ||
         (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4))
@@ -311,8 +289,6 @@ CUresult sim_copy_fill_work(const CUDA_MEMSET_NODE_PARAMS *p, struct sim_work **
                                   .width = p->width,
                                   .height = p->height,
                                   .pitch = p->pitch};
-    sim_lock_take();
-    result = make_fill(&fill, out);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return make_fill(&fill, out);
 }

@@ -124,24 +124,19 @@ CUresult sim_dmabuf_export(void *out, CUdeviceptr address, size_t size, CUmemRan
     if (!out || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || size == 0 || (address | size) % page ||
         size >= UINT64_MAX - address)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (!sim_block_find(address) && !sim_block_next(address)) {
-        sim_lock_drop();
+    SIM_LOCKED();
+    if (!sim_block_find(address) && !sim_block_next(address))
         return CUDA_ERROR_INVALID_VALUE; /* checked before allocating an entry per granule */
-    }
     export = calloc(1, sizeof(*export) + (size / PHYS_GRANULE + 2) * sizeof(struct sim_phys *));
-    if (export) {
-        export->end = -1;
-        if (hold(export, address, size))
-            result = publish(export, &fd);
-        if (result != CUDA_SUCCESS)
-            drop(export);
-    }
-    sim_lock_drop();
     if (!export)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    export->end = -1;
+    if (hold(export, address, size))
+        result = publish(export, &fd);
     if (result == CUDA_SUCCESS)
         memcpy(out, &fd, sizeof(fd));
+    else
+        drop(export);
     return result;
 }
 

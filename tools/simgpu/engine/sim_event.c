@@ -34,10 +34,8 @@ static CUresult make_event(CUevent *out, unsigned int flags, struct sim_shared_e
 {
     struct CUctx_st *context;
     struct CUevent_st *event;
-    CUresult result = sim_context_current(&context);
 
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(sim_context_current(&context));
     event = calloc(1, sizeof(*event));
     if (!event)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -60,29 +58,21 @@ static CUresult make_event(CUevent *out, unsigned int flags, struct sim_shared_e
 
 CUresult sim_event_create(CUevent *out, unsigned int flags)
 {
-    CUresult result;
-
     if (!out || (flags & ~(unsigned int)KNOWN_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = make_event(out, flags, NULL);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return make_event(out, flags, NULL);
 }
 
 CUresult sim_event_destroy(CUevent event)
 {
-    CUresult result = CUDA_SUCCESS;
-
-    sim_lock_take();
-    if (sim_object_is(event, OBJECT_EVENT))
-        free_event(event);
-    else
-        result = CUDA_ERROR_INVALID_HANDLE;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(event, OBJECT_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    free_event(event);
+    return CUDA_SUCCESS;
 }
 
 /* Another process cannot see our ops, so work in the stream raises the count that both processes map. */
@@ -112,76 +102,64 @@ static CUresult wait_shared(struct CUevent_st *event, struct CUstream_st *stream
     return sim_stream_submit(stream, work, false);
 }
 
+/* Makes the event stand for that work. Takes ownership of the list. */
+static void set_recorded(struct CUevent_st *event, const struct sim_ops *pending, uint64_t stream)
+{
+    forget(event);
+    event->ops = *pending;
+    event->recorded = true;
+    event->stream = stream;
+    event->record_ns = sim_stream_now_ns();
+}
+
 static CUresult record(struct CUevent_st *event, struct CUstream_st *stream)
 {
-    CUresult result;
     struct sim_ops pending;
 
     if (event->context != stream->context)
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture) {
-        result = sim_capture_record(stream, &event->captured);
-        if (result == CUDA_SUCCESS)
-            sim_ops_clear(&event->ops);
-        return result;
+        SIM_TRY(sim_capture_record(stream, &event->captured));
+        sim_ops_clear(&event->ops);
+        return CUDA_SUCCESS;
     }
-    result = sim_capture_check_implicit(stream);
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(sim_capture_check_implicit(stream));
     if (event->shared)
         return record_shared(event, stream);
     if (!sim_stream_pending(stream, &pending))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    forget(event);
-    event->ops = pending;
-    event->recorded = true;
-    event->stream = stream->legacy ? 0 : stream->id;
-    event->record_ns = sim_stream_now_ns();
+    set_recorded(event, &pending, stream->legacy ? 0 : stream->id);
     return CUDA_SUCCESS;
 }
 
 CUresult sim_event_record(CUevent event, CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
-    sim_lock_take();
-    result =
-        sim_object_is(event, OBJECT_EVENT) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS)
-        result = record(event, stream);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(event, OBJECT_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    SIM_TRY(sim_stream_find(handle, &stream));
+    return record(event, stream);
 }
 
 CUresult sim_event_record_context(CUcontext context, CUevent event)
 {
     struct sim_ops pending;
-    CUresult result = CUDA_SUCCESS;
 
-    sim_lock_take();
+    SIM_LOCKED();
     sim_context_must_stay(context);
     if (!sim_context_is_valid(context))
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!sim_object_is(event, OBJECT_EVENT) || event->context != sim_context_base(context))
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else if (event->shared)
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    else
-        result = sim_capture_check_context(context);
-    if (result == CUDA_SUCCESS) {
-        if (sim_stream_pending_context(context, &pending)) {
-            forget(event);
-            event->ops = pending;
-            event->recorded = true;
-            event->stream = 0;
-            event->record_ns = sim_stream_now_ns();
-        } else {
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
-    }
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!sim_object_is(event, OBJECT_EVENT) || event->context != sim_context_base(context))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (event->shared)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    SIM_TRY(sim_capture_check_context(context));
+    if (!sim_stream_pending_context(context, &pending))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    set_recorded(event, &pending, 0);
+    return CUDA_SUCCESS;
 }
 
 static CUresult make_wait(struct CUstream_st *stream, struct CUevent_st *event)
@@ -200,15 +178,12 @@ static CUresult make_wait(struct CUstream_st *stream, struct CUevent_st *event)
 CUresult sim_event_wait(CUstream handle, CUevent event)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
-    sim_lock_take();
-    result =
-        sim_object_is(event, OBJECT_EVENT) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS)
-        result = make_wait(stream, event);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(event, OBJECT_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    SIM_TRY(sim_stream_find(handle, &stream));
+    return make_wait(stream, event);
 }
 
 /* Makes streams that are created later wait as well (measured, H200). */
@@ -251,38 +226,27 @@ static CUresult keep_back(struct CUctx_st *context, struct CUevent_st *event)
 
 CUresult sim_event_wait_context(CUcontext context, CUevent event)
 {
-    CUresult result = CUDA_SUCCESS;
-
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_context_is_valid(context))
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!sim_object_is(event, OBJECT_EVENT))
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else
-        result = sim_capture_check_context(context);
-    if (result == CUDA_SUCCESS)
-        result = keep_back(context, event);
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!sim_object_is(event, OBJECT_EVENT))
+        return CUDA_ERROR_INVALID_HANDLE;
+    SIM_TRY(sim_capture_check_context(context));
+    return keep_back(context, event);
 }
 
 CUresult sim_event_query(CUevent event)
 {
-    CUresult result;
+    bool done;
 
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_object_is(event, OBJECT_EVENT))
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else if (event->captured.capture)
-        result = sim_capture_check_event(&event->captured);
-    else if ((result = sim_capture_check_unsafe()) != CUDA_SUCCESS)
-        ; /* a query of any event invalidates a capture */
-    else if (event->shared)
-        result = sim_share_is_done(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    else
-        result = sim_ops_done(&event->ops) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (event->captured.capture)
+        return sim_capture_check_event(&event->captured);
+    SIM_TRY(sim_capture_check_unsafe()); /* a query of any event invalidates a capture */
+    done = event->shared ? sim_share_is_done(event->shared) : sim_ops_done(&event->ops);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult sim_event_synchronize(CUevent event)
@@ -328,46 +292,36 @@ static uint64_t time_of(const struct CUevent_st *event)
 
 CUresult sim_event_elapsed(float *milliseconds, CUevent from, CUevent to)
 {
-    CUresult result = CUDA_SUCCESS;
-
     if (!milliseconds)
         return CUDA_ERROR_INVALID_HANDLE; /* not INVALID_VALUE (measured) */
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_object_is(from, OBJECT_EVENT) || !sim_object_is(to, OBJECT_EVENT) || !from->recorded ||
         !to->recorded || ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING))
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else if (!sim_ops_done(&from->ops) || !sim_ops_done(&to->ops))
-        result = CUDA_ERROR_NOT_READY;
-    else
-        *milliseconds = (float)((double)((int64_t)time_of(to) - (int64_t)time_of(from)) / 1e6);
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_ops_done(&from->ops) || !sim_ops_done(&to->ops))
+        return CUDA_ERROR_NOT_READY;
+    *milliseconds = (float)((double)((int64_t)time_of(to) - (int64_t)time_of(from)) / 1e6);
+    return CUDA_SUCCESS;
 }
 
 /* ---- events of other processes ---- */
 
 CUresult sim_event_export(CUipcEventHandle *out, CUevent event)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (out && sim_object_is(event, OBJECT_EVENT) && event->shared && event->slot >= 0) {
-        sim_share_export(out, event->slot);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!out || !sim_object_is(event, OBJECT_EVENT) || !event->shared || event->slot < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_share_export(out, event->slot);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_event_open(CUevent *out, CUipcEventHandle handle)
 {
     struct sim_shared_event *shared;
-    CUresult result = out ? sim_share_open(&shared, handle) : CUDA_ERROR_INVALID_VALUE;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    sim_lock_take();
-    result = make_event(out, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared);
-    sim_lock_drop();
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_share_open(&shared, handle));
+    SIM_LOCKED();
+    return make_event(out, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING, shared);
 }

@@ -154,15 +154,11 @@ static struct CUgraph_st *clone_graph(struct CUgraph_st *graph)
 
 CUresult sim_graph_clone(CUgraph *out, CUgraph graph)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (out && sim_object_is(graph, OBJECT_GRAPH)) {
-        *out = clone_graph(graph);
-        result = *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!out || !sim_object_is(graph, OBJECT_GRAPH))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = clone_graph(graph);
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- the driver's calls ---- */
@@ -171,23 +167,18 @@ CUresult sim_graph_create(CUgraph *out, unsigned int flags)
 {
     if (!out || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     *out = sim_graph_new();
-    sim_lock_drop();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult sim_graph_destroy(CUgraph graph)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (sim_object_is(graph, OBJECT_GRAPH)) {
-        sim_graph_delete(graph);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(graph, OBJECT_GRAPH))
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_graph_delete(graph);
+    return CUDA_SUCCESS;
 }
 
 bool sim_graph_valid_after(const struct CUgraph_st *graph, const CUgraphNode *after, size_t count)
@@ -218,31 +209,27 @@ static CUresult add_checked(CUgraphNode *out, CUgraph graph, const CUgraphNode *
 CUresult sim_graph_add_work(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                             CUgraphNodeType type, struct sim_work *work)
 {
-    CUresult result;
-
-    sim_lock_take();
-    result = add_checked(out, graph, after, count, type, work);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return add_checked(out, graph, after, count, type, work);
 }
 
 CUresult sim_graph_add_child(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                              CUgraph child)
 {
     struct CUgraph_st *copy;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    CUresult result;
 
-    sim_lock_take();
-    if (sim_object_is(child, OBJECT_GRAPH)) {
-        copy = clone_graph(child);
-        result = copy ? add_checked(out, graph, after, count, CU_GRAPH_NODE_TYPE_GRAPH, NULL)
-                      : CUDA_ERROR_OUT_OF_MEMORY;
-        if (result == CUDA_SUCCESS)
-            (*out)->child = copy;
-        else if (copy)
-            sim_graph_delete(copy);
-    }
-    sim_lock_drop();
+    SIM_LOCKED();
+    if (!sim_object_is(child, OBJECT_GRAPH))
+        return CUDA_ERROR_INVALID_VALUE;
+    copy = clone_graph(child);
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = add_checked(out, graph, after, count, CU_GRAPH_NODE_TYPE_GRAPH, NULL);
+    if (result == CUDA_SUCCESS)
+        (*out)->child = copy;
+    else
+        sim_graph_delete(copy);
     return result;
 }
 
@@ -262,139 +249,114 @@ static void forget_node(struct CUgraph_st *graph, const struct CUgraphNode_st *n
 
 CUresult sim_graph_destroy_node(CUgraphNode node)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (sim_object_is(node, OBJECT_NODE)) {
-        forget_node(node->graph, node);
-        free_node(node);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(node, OBJECT_NODE))
+        return CUDA_ERROR_INVALID_VALUE;
+    forget_node(node->graph, node);
+    free_node(node);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_get_nodes(CUgraph graph, CUgraphNode *out, size_t *count, bool roots_only)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct sim_link *at;
     size_t found = 0;
 
-    sim_lock_take();
-    if (count && sim_object_is(graph, OBJECT_GRAPH)) {
-        for (at = graph->nodes.next; at != &graph->nodes; at = at->next) {
-            if (roots_only && node_of(at)->after.count)
-                continue;
-            if (out && found < *count)
-                out[found] = node_of(at);
-            found++;
-        }
-        *count = found;
-        result = CUDA_SUCCESS;
+    SIM_LOCKED();
+    if (!count || !sim_object_is(graph, OBJECT_GRAPH))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (at = graph->nodes.next; at != &graph->nodes; at = at->next) {
+        if (roots_only && node_of(at)->after.count)
+            continue;
+        if (out && found < *count)
+            out[found] = node_of(at);
+        found++;
     }
-    sim_lock_drop();
-    return result;
+    *count = found;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct sim_link *at;
     size_t found = 0, i;
 
-    sim_lock_take();
-    if (count && sim_object_is(graph, OBJECT_GRAPH)) {
-        for (at = graph->nodes.next; at != &graph->nodes; at = at->next)
-            for (i = 0; i < node_of(at)->after.count; i++, found++)
-                if (from && to && found < *count) {
-                    from[found] = node_of(at)->after.items[i];
-                    to[found] = node_of(at);
-                }
-        *count = found;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!count || !sim_object_is(graph, OBJECT_GRAPH))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (at = graph->nodes.next; at != &graph->nodes; at = at->next)
+        for (i = 0; i < node_of(at)->after.count; i++, found++)
+            if (from && to && found < *count) {
+                from[found] = node_of(at)->after.items[i];
+                to[found] = node_of(at);
+            }
+    *count = found;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_get_after(CUgraphNode node, CUgraphNode *out, size_t *count)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     size_t i;
 
-    sim_lock_take();
-    if (count && sim_object_is(node, OBJECT_NODE)) {
-        for (i = 0; out && i < node->after.count && i < *count; i++)
-            out[i] = node->after.items[i];
-        *count = node->after.count;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!count || !sim_object_is(node, OBJECT_NODE))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (i = 0; out && i < node->after.count && i < *count; i++)
+        out[i] = node->after.items[i];
+    *count = node->after.count;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_node_type(CUgraphNode node, CUgraphNodeType *out)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (out && sim_object_is(node, OBJECT_NODE)) {
-        *out = node->type;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!out || !sim_object_is(node, OBJECT_NODE))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = node->type;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_child(CUgraphNode node, CUgraph *out)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (out && sim_object_is(node, OBJECT_NODE) && node->child) {
-        *out = node->child;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!out || !sim_object_is(node, OBJECT_NODE) || !node->child)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = node->child;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *out)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    const struct sim_work_kernel *kernel;
+    bool by_kernel;
 
-    sim_lock_take();
-    if (out && sim_object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-        const struct sim_work_kernel *kernel = &node->work->kernel;
-        const bool by_kernel = sim_object_is(kernel->handle, OBJECT_KERNEL);
-
-        *out = (CUDA_KERNEL_NODE_PARAMS){.func = by_kernel ? NULL : kernel->handle,
-                                         .kern = by_kernel ? (CUkernel)kernel->handle : NULL,
-                                         .gridDimX = kernel->grid.x,
-                                         .gridDimY = kernel->grid.y,
-                                         .gridDimZ = kernel->grid.z,
-                                         .blockDimX = kernel->block.x,
-                                         .blockDimY = kernel->block.y,
-                                         .blockDimZ = kernel->block.z,
-                                         .kernelParams = node->work->owned};
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!out || !sim_object_is(node, OBJECT_NODE) || node->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return CUDA_ERROR_INVALID_VALUE;
+    kernel = &node->work->kernel;
+    by_kernel = sim_object_is(kernel->handle, OBJECT_KERNEL);
+    *out = (CUDA_KERNEL_NODE_PARAMS){.func = by_kernel ? NULL : kernel->handle,
+                                     .kern = by_kernel ? (CUkernel)kernel->handle : NULL,
+                                     .gridDimX = kernel->grid.x,
+                                     .gridDimY = kernel->grid.y,
+                                     .gridDimZ = kernel->grid.z,
+                                     .blockDimX = kernel->block.x,
+                                     .blockDimY = kernel->block.y,
+                                     .blockDimZ = kernel->block.z,
+                                     .kernelParams = node->work->owned};
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
-    CUresult result = CUDA_SUCCESS;
     size_t i;
 
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_object_is(graph, OBJECT_GRAPH) || !sim_graph_valid_after(graph, from, count) ||
         !sim_graph_valid_after(graph, to, count))
-        result = CUDA_ERROR_INVALID_VALUE;
-    for (i = 0; result == CUDA_SUCCESS && i < count; i++)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (i = 0; i < count; i++)
         if (!sim_nodes_add(&to[i]->after, from[i]))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-    sim_lock_drop();
-    return result;
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    return CUDA_SUCCESS;
 }

@@ -94,14 +94,11 @@ CUresult sim_graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long lo
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    result = sim_graph_clone(&copy, graph);
-    if (result != CUDA_SUCCESS)
-        return result;
-    sim_lock_take();
+    SIM_TRY(sim_graph_clone(&copy, graph));
+    SIM_LOCKED();
     exec = calloc(1, sizeof(*exec));
     if (!exec) {
         sim_graph_delete(copy);
-        sim_lock_drop();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     result = fill(exec, copy);
@@ -117,56 +114,49 @@ CUresult sim_graph_instantiate(CUgraphExec *out, CUgraph graph, unsigned long lo
         *out = exec;
     else
         free_exec(exec);
-    sim_lock_drop();
     return result;
 }
 
 CUresult sim_graph_launch(CUgraphExec exec, CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
     size_t i;
 
-    sim_lock_take();
-    result = sim_object_is(exec, OBJECT_EXEC) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && exec->has_memory)
-        result = stream->capture ? CUDA_ERROR_NOT_SUPPORTED /* a capture would make it a child graph, which
-                                                               may not have memory nodes */
-                                 : sim_graph_memory_back(&exec->order, exec->auto_free);
-    for (i = 0; result == CUDA_SUCCESS && i < exec->order.count; i++)
+    SIM_LOCKED();
+    if (!sim_object_is(exec, OBJECT_EXEC))
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_stream_find(handle, &stream));
+    if (exec->has_memory && stream->capture)
+        return CUDA_ERROR_NOT_SUPPORTED; /* it would become a child graph, which may not have memory nodes */
+    if (exec->has_memory)
+        SIM_TRY(sim_graph_memory_back(&exec->order, exec->auto_free));
+    for (i = 0; i < exec->order.count; i++)
         if (exec->order.items[i]->work)
-            result = sim_stream_submit(stream, sim_work_clone(exec->order.items[i]->work), false);
-    if (result == CUDA_SUCCESS && exec->has_memory)
+            SIM_TRY(sim_stream_submit(stream, sim_work_clone(exec->order.items[i]->work), false));
+    if (exec->has_memory)
         sim_graph_memory_launched(&exec->order, stream);
-    sim_lock_drop();
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_upload(CUgraphExec exec, CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_object_is(exec, OBJECT_EXEC) ? sim_stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && exec->has_memory)
-        result = sim_graph_memory_back(&exec->order, true);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(exec, OBJECT_EXEC))
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_stream_find(handle, &stream));
+    return exec->has_memory ? sim_graph_memory_back(&exec->order, true) : CUDA_SUCCESS;
 }
 
 CUresult sim_graph_exec_destroy(CUgraphExec exec)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (sim_object_is(exec, OBJECT_EXEC)) {
-        sim_object_remove(exec);
-        free_exec(exec);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(exec, OBJECT_EXEC))
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_object_remove(exec);
+    free_exec(exec);
+    return CUDA_SUCCESS;
 }
 
 /* Do two graphs differ only in the parameters of their nodes? An update may change nothing else. */

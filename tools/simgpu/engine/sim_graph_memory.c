@@ -335,128 +335,107 @@ CUresult sim_graph_memory_alloc_node(CUgraphNode *out, CUgraph graph, const CUgr
 {
     struct sim_nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
     struct CUctx_st *context;
-    CUresult result;
 
     if (!params || params->bytesize == 0 || params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
         params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         !sim_device_get(params->poolProps.location.id))
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS && !valid(out, graph, after, count))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result =
-            sim_graph_memory_add(graph, &set, context, params->poolProps.location.id, params->bytesize, out);
-    if (result == CUDA_SUCCESS)
-        params->dptr = (*out)->memory->block->range.start;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    if (!valid(out, graph, after, count))
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_graph_memory_add(graph, &set, context, params->poolProps.location.id, params->bytesize, out));
+    params->dptr = (*out)->memory->block->range.start;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_memory_free_node(CUgraphNode *out, CUgraph graph, const CUgraphNode *after, size_t count,
                                     CUdeviceptr address)
 {
     struct sim_nodes set = {(struct CUgraphNode_st **)(uintptr_t)after, count};
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    sim_lock_take();
-    if (valid(out, graph, after, count))
-        result = sim_graph_memory_add_free(graph, &set, address, out);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!valid(out, graph, after, count))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_graph_memory_add_free(graph, &set, address, out);
 }
 
 CUresult sim_graph_memory_alloc_params(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (params && sim_object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-        *params = (CUDA_MEM_ALLOC_NODE_PARAMS){
-            .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                          .location = {CU_MEM_LOCATION_TYPE_DEVICE, node->memory->block->device}},
-            .bytesize = node->bytes,
-            .dptr = node->memory->block->range.start};
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!params || !sim_object_is(node, OBJECT_NODE) || node->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        return CUDA_ERROR_INVALID_VALUE;
+    *params = (CUDA_MEM_ALLOC_NODE_PARAMS){
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, node->memory->block->device}},
+        .bytesize = node->bytes,
+        .dptr = node->memory->block->range.start};
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_memory_free_params(CUgraphNode node, CUdeviceptr *address)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (address && sim_object_is(node, OBJECT_NODE) && node->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
-        *address = node->memory->block->range.start;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!address || !sim_object_is(node, OBJECT_NODE) || node->type != CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return CUDA_ERROR_INVALID_VALUE;
+    *address = node->memory->block->range.start;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_memory_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-    CUresult result = CUDA_SUCCESS;
-    struct sim_graph_pool *pool;
+    const struct sim_graph_pool *pool;
     cuuint64_t *out = value;
 
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     sim_graph_memory_settle();
     pool = &sim_device_get(device)->graphs;
     switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
         *out = pool->used;
-        break;
+        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
         *out = pool->used_high;
-        break;
+        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
         *out = pool->used + pool->idle;
-        break;
+        return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
         *out = pool->reserved_high;
-        break;
+        return CUDA_SUCCESS;
     default:
-        result = CUDA_ERROR_INVALID_VALUE;
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    sim_lock_drop();
-    return result;
 }
 
 CUresult sim_graph_memory_set_attribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
-    CUresult result = CUDA_SUCCESS;
     struct sim_graph_pool *pool;
 
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!value || *(cuuint64_t *)value != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     pool = &sim_device_get(device)->graphs;
     if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
         pool->used_high = pool->used;
     else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
         pool->reserved_high = pool->used + pool->idle;
     else
-        result = CUDA_ERROR_INVALID_VALUE;
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_graph_memory_trim(CUdevice device)
 {
     if (!sim_device_get(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     trim(device);
-    sim_lock_drop();
     return CUDA_SUCCESS;
 }

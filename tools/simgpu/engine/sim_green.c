@@ -76,30 +76,21 @@ static CUresult check_wanted(const CUdevResource *out, CUdevResourceType type)
 
 CUresult sim_green_device_resource(CUdevResource *out, CUdevice ordinal, CUdevResourceType type)
 {
-    CUresult result = check_wanted(out, type);
-
-    if (result == CUDA_SUCCESS && !sim_device_get(ordinal))
-        result = CUDA_ERROR_INVALID_DEVICE;
-    if (result == CUDA_SUCCESS)
-        *out = make_resource(ordinal, MULTIPROCESSORS, 0);
-    return result;
+    SIM_TRY(check_wanted(out, type));
+    if (!sim_device_get(ordinal))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *out = make_resource(ordinal, MULTIPROCESSORS, 0);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_green_context_resource(CUdevResource *out, CUcontext context, CUdevResourceType type)
 {
-    CUresult result = check_wanted(out, type);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    sim_lock_take();
+    SIM_TRY(check_wanted(out, type));
+    SIM_LOCKED();
     if (!sim_context_is_valid(context))
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (context->green)
-        *out = context->green->resource;
-    else
-        *out = make_resource(context->device, MULTIPROCESSORS, 0);
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = context->green ? context->green->resource : make_resource(context->device, MULTIPROCESSORS, 0);
+    return CUDA_SUCCESS;
 }
 
 static bool is_green(CUgreenCtx green)
@@ -109,17 +100,12 @@ static bool is_green(CUgreenCtx green)
 
 CUresult sim_green_resource(CUdevResource *out, CUgreenCtx green, CUdevResourceType type)
 {
-    CUresult result = check_wanted(out, type);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    sim_lock_take();
-    if (is_green(green))
-        *out = green->resource;
-    else
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    sim_lock_drop();
-    return result;
+    SIM_TRY(check_wanted(out, type));
+    SIM_LOCKED();
+    if (!is_green(green))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = green->resource;
+    return CUDA_SUCCESS;
 }
 
 /* Returns the number of multiprocessors in each part of a split. */
@@ -137,13 +123,10 @@ CUresult sim_green_split(CUdevResource *out, unsigned int *groups, const CUdevRe
     unsigned int size, possible, i;
     struct note note;
     uint64_t split;
-    CUresult result;
 
     if (!groups || !input)
         return CUDA_ERROR_INVALID_VALUE;
-    result = read_note(input, &note);
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(read_note(input, &note));
     if (note.split)
         return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     if (least > input->sm.smCount)
@@ -174,14 +157,11 @@ CUresult sim_green_describe(CUdevResourceDesc *out, const CUdevResource *resourc
     struct CUdevResourceDesc_st *description;
     unsigned int sum = 0, i;
     struct note first, note;
-    CUresult result;
 
     if (!out || !resources || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (i = 0; i < count; i++) {
-        result = read_note(&resources[i], &note);
-        if (result != CUDA_SUCCESS)
-            return result;
+        SIM_TRY(read_note(&resources[i], &note));
         first = i == 0 ? note : first;
         if (note.device != first.device || note.split != first.split || (i > 0 && !note.split))
             return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
@@ -288,47 +268,37 @@ CUresult sim_green_destroy(CUgreenCtx green)
 
 CUresult sim_green_context(CUcontext *out, CUgreenCtx green)
 {
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (is_green(green)) {
-        *out = green->context;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!is_green(green))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = green->context;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_green_id(CUgreenCtx green, unsigned long long *out)
 {
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
     struct CUctx_st *current;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     if (!green && sim_context_current_itself(&current) == CUDA_SUCCESS)
         green = current->green;
-    if (is_green(green)) {
-        *out = green->context->id;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    if (!is_green(green))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *out = green->context->id;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_green_stream_create(CUstream *out, CUgreenCtx green, unsigned int flags, int priority)
 {
-    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-
     if (!out || flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (is_green(green))
-        result = green->context->alive ? sim_stream_create_in(out, green->context, flags, priority)
-                                       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!is_green(green))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return green->context->alive ? sim_stream_create_in(out, green->context, flags, priority)
+                                 : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }

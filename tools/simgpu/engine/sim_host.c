@@ -51,24 +51,21 @@ CUresult sim_host_alloc(void **out, size_t size, unsigned int flags)
 
     if (!out || (flags & ~(unsigned int)ALLOC_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_unsafe();
-    if (result == CUDA_SUCCESS && size == 0) {
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    SIM_TRY(sim_capture_check_unsafe());
+    if (size == 0) {
         *out = NULL; /* size 0: success without memory (measured) */
-    } else if (result == CUDA_SUCCESS) {
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory == MAP_FAILED)
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        else
-            result = publish(BLOCK_HOST, context, value_of(memory), size, flags);
-        if (result == CUDA_SUCCESS)
-            *out = memory;
-        else if (memory != MAP_FAILED)
-            munmap(memory, size);
+        return CUDA_SUCCESS;
     }
-    sim_lock_drop();
+    memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = publish(BLOCK_HOST, context, value_of(memory), size, flags);
+    if (result == CUDA_SUCCESS)
+        *out = memory;
+    else
+        munmap(memory, size);
     return result;
 }
 
@@ -77,22 +74,17 @@ static CUresult end(void *address, enum sim_block_kind kind, CUresult unknown)
 {
     struct CUctx_st *context;
     struct sim_block *block;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
     block = sim_block_find(value_of(address));
-    if (result == CUDA_SUCCESS && (!block || block->kind != kind || block->range.start != value_of(address)))
-        result = unknown;
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_unsafe();
-    if (result == CUDA_SUCCESS) {
-        sim_block_withdraw(block);
-        sim_stream_wait_context(block->context);
-        sim_host_end_block(block);
-    }
-    sim_lock_drop();
-    return result;
+    if (!block || block->kind != kind || block->range.start != value_of(address))
+        return unknown;
+    SIM_TRY(sim_capture_check_unsafe());
+    sim_block_withdraw(block);
+    sim_stream_wait_context(block->context);
+    sim_host_end_block(block);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_host_free(void *address)
@@ -103,18 +95,14 @@ CUresult sim_host_free(void *address)
 CUresult sim_host_register(void *address, size_t size, unsigned int flags)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if (!address || size == 0 || (flags & ~(unsigned int)REGISTER_FLAGS))
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS && sim_block_overlaps(value_of(address), size))
-        result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    if (result == CUDA_SUCCESS)
-        result = publish(BLOCK_REGISTERED, context, value_of(address), size, flags);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    if (sim_block_overlaps(value_of(address), size))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return publish(BLOCK_REGISTERED, context, value_of(address), size, flags);
 }
 
 CUresult sim_host_unregister(void *address)
@@ -130,38 +118,32 @@ static bool is_host(const struct sim_block *block)
 CUresult sim_host_device_pointer(CUdeviceptr *out, void *address, unsigned int flags)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     *out = 0;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS && !is_host(sim_block_find(value_of(address))))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *out = value_of(address);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    if (!is_host(sim_block_find(value_of(address))))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = value_of(address);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_host_flags(unsigned int *out, void *address)
 {
     struct CUctx_st *context;
     struct sim_block *block;
-    CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
     block = sim_block_find(value_of(address));
-    if (result == CUDA_SUCCESS && !is_host(block))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *out = block->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* unified addressing maps all host memory */
-    sim_lock_drop();
-    return result;
+    if (!is_host(block))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = block->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* unified addressing maps all host memory */
+    return CUDA_SUCCESS;
 }

@@ -83,21 +83,18 @@ CUresult sim_ipc_get_handle(CUipcMemHandle *out, CUdeviceptr address)
     struct CUctx_st *context;
     struct ticket ticket;
     struct sim_block *block;
-    CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
     block = sim_block_find(address);
-    if (result == CUDA_SUCCESS && (!block || block->kind != BLOCK_DEVICE))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && !write_ticket(&ticket, block))
-        result = CUDA_ERROR_OPERATING_SYSTEM;
-    if (result == CUDA_SUCCESS)
-        memcpy(out, &ticket, sizeof(ticket));
-    sim_lock_drop();
-    return result;
+    if (!block || block->kind != BLOCK_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!write_ticket(&ticket, block))
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    memcpy(out, &ticket, sizeof(ticket));
+    return CUDA_SUCCESS;
 }
 
 static bool plausible(const struct ticket *ticket)
@@ -179,7 +176,6 @@ CUresult sim_ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned i
     struct ticket ticket;
     struct sim_block *block;
     CUdevice device;
-    CUresult result;
 
     memcpy(&ticket, &handle, sizeof(ticket));
     if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !plausible(&ticket))
@@ -189,37 +185,31 @@ CUresult sim_ipc_open_handle(CUdeviceptr *out, CUipcMemHandle handle, unsigned i
     device = sim_device_by_card(ticket.card);
     if (device < 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS) {
-        block = already_open(context, &ticket);
-        if (block)
-            block->opens++;
-        else
-            result = map_ticket(&ticket, context, device, &block);
-    }
-    if (result == CUDA_SUCCESS)
-        *out = block->range.start;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    block = already_open(context, &ticket);
+    if (block)
+        block->opens++;
+    else
+        SIM_TRY(map_ticket(&ticket, context, device, &block));
+    *out = block->range.start;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_ipc_close_handle(CUdeviceptr address)
 {
     struct CUctx_st *context;
     struct sim_block *block;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_context_current(&context);
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
     block = sim_block_find(address);
-    if (result == CUDA_SUCCESS && (!block || block->kind != BLOCK_IMPORTED || block->range.start != address))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && --block->opens == 0) {
+    if (!block || block->kind != BLOCK_IMPORTED || block->range.start != address)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (--block->opens == 0) {
         sim_block_withdraw(block);
         sim_stream_wait_context(context);
         sim_ipc_end_block(block);
     }
-    sim_lock_drop();
-    return result;
+    return CUDA_SUCCESS;
 }

@@ -93,46 +93,34 @@ static CUresult load(struct image **out, const void *data, struct CUctx_st *cont
 CUresult sim_kernel_load_module(CUmodule *out, const void *data)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if (!out || !data)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = load((struct image **)out, data, context, OBJECT_MODULE);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current(&context));
+    return load((struct image **)out, data, context, OBJECT_MODULE);
 }
 
 CUresult sim_kernel_load_library(CUlibrary *out, const void *data)
 {
-    CUresult result;
-
     if (!out || !data)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = load((struct image **)out, data, NULL, OBJECT_LIBRARY);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return load((struct image **)out, data, NULL, OBJECT_LIBRARY);
 }
 
 static CUresult unload(void *handle, enum sim_object_kind kind)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+    struct image *image = handle;
 
-    sim_lock_take();
-    if (sim_object_is(handle, kind)) {
-        struct image *image = handle;
-
-        if (image->context)
-            sim_stream_wait_context(image->context);
-        if (sim_object_is(handle, kind)) /* no other thread has unloaded it while we waited */
-            free_image(image);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(handle, kind))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (image->context)
+        sim_stream_wait_context(image->context);
+    if (sim_object_is(handle, kind)) /* no other thread has unloaded it while we waited */
+        free_image(image);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_unload_module(CUmodule module)
@@ -204,54 +192,43 @@ static CUresult get_function(void *handle, enum sim_object_kind owner, const cha
                              enum sim_object_kind kind, void **out)
 {
     struct CUfunc_st *function;
-    CUresult result = CUDA_SUCCESS;
 
     if (!out || !name)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (!sim_object_is(handle, owner)) {
-        result = CUDA_ERROR_INVALID_HANDLE;
-    } else {
-        function = find_function(handle, name);
-        if (!function)
-            function = make_function(handle, name, kind);
-        if (!function || !function->run) {
-            result = CUDA_ERROR_NOT_FOUND;
-        } else {
-            function->loaded = true;
-            *out = function;
-        }
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(handle, owner))
+        return CUDA_ERROR_INVALID_HANDLE;
+    function = find_function(handle, name);
+    if (!function)
+        function = make_function(handle, name, kind);
+    if (!function || !function->run)
+        return CUDA_ERROR_NOT_FOUND;
+    function->loaded = true;
+    *out = function;
+    return CUDA_SUCCESS;
 }
 
 static CUresult list_functions(void **out, unsigned int room, void *handle, enum sim_object_kind owner,
                                enum sim_object_kind kind)
 {
-    CUresult result = CUDA_SUCCESS;
     struct sim_ptx_entry entry;
     unsigned int i;
     const char *at;
 
     if (!out && room > 0)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_object_is(handle, owner))
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else
-        at = ((struct image *)handle)->text;
-    for (i = 0; result == CUDA_SUCCESS && i < room && sim_ptx_next_entry(&at, &entry); i++) {
-        struct CUfunc_st *function = find_function(handle, entry.name);
-
-        if (!function)
-            function = add_function(handle, &entry, kind);
-        if (!function)
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        out[i] = function;
+        return CUDA_ERROR_INVALID_HANDLE;
+    at = ((struct image *)handle)->text;
+    for (i = 0; i < room && sim_ptx_next_entry(&at, &entry); i++) {
+        out[i] = find_function(handle, entry.name);
+        if (!out[i])
+            out[i] = add_function(handle, &entry, kind);
+        if (!out[i])
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    sim_lock_drop();
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_module_functions(CUfunction *out, unsigned int room, CUmodule module)
@@ -276,32 +253,27 @@ CUresult sim_kernel_library_kernel(CUkernel *out, CUlibrary library, const char 
 
 CUresult sim_kernel_function_of(CUfunction *out, CUkernel kernel)
 {
-    CUresult result = sim_kernel_check((CUfunction)kernel);
-
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *out = (CUfunction)kernel;
-    return result;
+    SIM_TRY(sim_kernel_check((CUfunction)kernel));
+    *out = (CUfunction)kernel;
+    return CUDA_SUCCESS;
 }
 
 static CUresult count(unsigned int *out, void *handle, enum sim_object_kind kind)
 {
     struct sim_ptx_entry entry;
     const char *at;
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (sim_object_is(handle, kind)) {
-        *out = 0;
-        for (at = ((struct image *)handle)->text; sim_ptx_next_entry(&at, &entry);)
-            (*out)++;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(handle, kind))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *out = 0;
+    for (at = ((struct image *)handle)->text; sim_ptx_next_entry(&at, &entry);)
+        (*out)++;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_module_count(unsigned int *out, CUmodule module)
@@ -359,24 +331,20 @@ static CUresult make_global(struct image *image, const char *name, struct global
 CUresult sim_kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
     struct global *global;
-    CUresult result = CUDA_SUCCESS;
 
     if (!name || (!address && !size))
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (!sim_object_is(module, OBJECT_MODULE)) {
-        result = CUDA_ERROR_INVALID_HANDLE;
-    } else {
-        global = find_global((struct image *)module, name);
-        if (!global)
-            result = make_global((struct image *)module, name, &global);
-        if (result == CUDA_SUCCESS && address)
-            *address = global->block->range.start;
-        if (result == CUDA_SUCCESS && size)
-            *size = global->block->range.size;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(module, OBJECT_MODULE))
+        return CUDA_ERROR_INVALID_HANDLE;
+    global = find_global((struct image *)module, name);
+    if (!global)
+        SIM_TRY(make_global((struct image *)module, name, &global));
+    if (address)
+        *address = global->block->range.start;
+    if (size)
+        *size = global->block->range.size;
+    return CUDA_SUCCESS;
 }
 
 /* ---- attributes ---- */
@@ -388,50 +356,35 @@ static bool is_function(CUfunction function)
 
 CUresult sim_kernel_check(CUfunction function)
 {
-    CUresult result;
-
-    sim_lock_take();
-    result = is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
-
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    if (is_function(function)) {
-        *out = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *out = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_load(CUfunction function)
 {
-    CUresult result = CUDA_ERROR_INVALID_HANDLE;
-
-    sim_lock_take();
-    if (is_function(function)) {
-        function->loaded = true;
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!is_function(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    function->loaded = true;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction function)
 {
-    CUresult result = sim_kernel_check(function);
-
     if (!out || (unsigned int)attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(sim_kernel_check(function));
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *out = THREADS_PER_BLOCK;
@@ -457,32 +410,25 @@ CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfuncti
 
 CUresult sim_kernel_name(const char **out, CUfunction function)
 {
-    CUresult result = sim_kernel_check(function);
-
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *out = function->entry.name;
-    return result;
+    SIM_TRY(sim_kernel_check(function));
+    *out = function->entry.name;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_module_of(CUmodule *out, CUfunction function)
 {
-    CUresult result = sim_kernel_check(function);
-
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        *out = (CUmodule)function->image;
-    return result;
+    SIM_TRY(sim_kernel_check(function));
+    *out = (CUmodule)function->image;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_kernel_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    CUresult result = sim_kernel_check(function);
-
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(sim_kernel_check(function));
     if (!offset || index >= function->entry.count)
         return CUDA_ERROR_INVALID_VALUE;
     *offset = function->entry.offset[index];
@@ -578,26 +524,17 @@ static CUresult make_work(const struct sim_kernel_launch *launch, struct sim_wor
 
 CUresult sim_kernel_work(const struct sim_kernel_launch *launch, struct sim_work **out)
 {
-    CUresult result;
-
-    sim_lock_take();
-    result = make_work(launch, out);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    return make_work(launch, out);
 }
 
 CUresult sim_kernel_launch(const struct sim_kernel_launch *launch, CUstream handle)
 {
     struct CUstream_st *stream;
     struct sim_work *work;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = make_work(launch, &work);
-    if (result == CUDA_SUCCESS)
-        result = sim_stream_submit(stream, work, false);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    SIM_TRY(make_work(launch, &work));
+    return sim_stream_submit(stream, work, false);
 }

@@ -13,6 +13,21 @@
 void sim_lock_take(void);
 void sim_lock_drop(void);
 
+/* Takes the lock from here to the end of the block, however the block is left. */
+#define SIM_LOCKED() const int locked_ __attribute__((cleanup(sim_lock_end))) = sim_lock_begin()
+
+static inline int sim_lock_begin(void)
+{
+    sim_lock_take();
+    return 0;
+}
+
+static inline void sim_lock_end(const int *locked)
+{
+    (void)locked;
+    sim_lock_drop();
+}
+
 /* Drops the lock, sleeps until sim_lock_wake() and takes the lock again. May return early. */
 void sim_lock_wait(void);
 /* Wakes all threads in sim_lock_wait(). */

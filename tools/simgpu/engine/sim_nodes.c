@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-bool sim_nodes_contain(const struct sim_nodes *set, const struct CUgraphNode_st *node)
+static bool contains(const struct sim_nodes *set, const struct CUgraphNode_st *node)
 {
     size_t i;
 
@@ -17,7 +17,7 @@ bool sim_nodes_add(struct sim_nodes *set, struct CUgraphNode_st *node)
 {
     struct CUgraphNode_st **items;
 
-    if (sim_nodes_contain(set, node))
+    if (contains(set, node))
         return true;
     items = realloc(set->items, (set->count + 1) * sizeof(*items));
     if (!items)

@@ -15,7 +15,6 @@ struct sim_nodes {
 bool sim_nodes_add(struct sim_nodes *set,
                    struct CUgraphNode_st *node); /* no duplicates; false: out of memory */
 bool sim_nodes_add_all(struct sim_nodes *set, const struct sim_nodes *other);
-bool sim_nodes_contain(const struct sim_nodes *set, const struct CUgraphNode_st *node);
 void sim_nodes_clear(struct sim_nodes *set);
 
 #endif

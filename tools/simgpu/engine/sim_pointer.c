@@ -42,15 +42,18 @@ static struct sim_range mapping_of(const struct sim_block *block)
                               .size = sim_phys_round(block->range.start + block->range.size - start)};
 }
 
-/* Also used for flags: the driver writes four bytes for each (measured). */
-static void put_int(void *out, int value)
+/* Also used for flags: the driver writes four bytes for each (measured). Like put_address it always succeeds.
+ */
+static CUresult put_int(void *out, int value)
 {
     memcpy(out, &value, sizeof(value));
+    return CUDA_SUCCESS;
 }
 
-static void put_address(void *out, uint64_t value)
+static CUresult put_address(void *out, uint64_t value)
 {
     memcpy(out, &value, sizeof(value));
+    return CUDA_SUCCESS;
 }
 
 static unsigned int handle_types(struct sim_block *block)
@@ -84,36 +87,27 @@ static CUresult get_number(void *out, CUpointer_attribute attribute, struct sim_
 
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        put_address(out, block->pool ? 0 : (uint64_t)(uintptr_t)block->context);
-        return CUDA_SUCCESS;
+        return put_address(out, block->pool ? 0 : (uint64_t)(uintptr_t)block->context);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        put_address(out, address);
-        return CUDA_SUCCESS;
+        return put_address(out, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         put_address(out, has_host_pointer(block) ? address : 0);
         return has_host_pointer(block) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        put_address(out, block->id);
-        return CUDA_SUCCESS;
+        return put_address(out, block->id);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        put_address(out, range.start);
-        return CUDA_SUCCESS;
+        return put_address(out, range.start);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        put_address(out, range.size);
-        return CUDA_SUCCESS;
+        return put_address(out, range.size);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        put_address(out, mapping_of(block).start);
-        return CUDA_SUCCESS;
+        return put_address(out, mapping_of(block).start);
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        put_address(out, mapping_of(block).size);
-        return CUDA_SUCCESS;
+        return put_address(out, mapping_of(block).size);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        put_address(out, handle_types(block));
-        return CUDA_SUCCESS;
+        return put_address(out, handle_types(block));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        put_address(out, (uint64_t)(uintptr_t)block->pool);
-        return CUDA_SUCCESS;
+        return put_address(out, (uint64_t)(uintptr_t)block->pool);
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -123,32 +117,25 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct sim_block *
 {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        put_int(out, is_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
-        return CUDA_SUCCESS;
+        return put_int(out, is_host(block) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        put_int(out, block->device);
-        return CUDA_SUCCESS;
+        return put_int(out, block->device);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        put_int(out, block->sync_memops || block->kind == BLOCK_MANAGED);
-        return CUDA_SUCCESS;
+        return put_int(out, block->sync_memops || block->kind == BLOCK_MANAGED);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        put_int(out, block->kind == BLOCK_MANAGED);
-        return CUDA_SUCCESS;
+        return put_int(out, block->kind == BLOCK_MANAGED);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        put_int(out, block->kind == BLOCK_DEVICE);
-        return CUDA_SUCCESS;
+        return put_int(out, block->kind == BLOCK_DEVICE);
     case CU_POINTER_ATTRIBUTE_MAPPED:
-        put_int(out, true);
-        return CUDA_SUCCESS;
+        return put_int(out, true);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        put_int(out, block->kind == BLOCK_MAPPED ? sim_vmm_reaches_bus(block) : block->kind == BLOCK_DEVICE);
-        return CUDA_SUCCESS;
+        return put_int(out, block->kind == BLOCK_MAPPED ? sim_vmm_reaches_bus(block)
+                                                        : block->kind == BLOCK_DEVICE);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        put_int(out, block->kind == BLOCK_MAPPED ? (int)block->flags : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-        return CUDA_SUCCESS;
+        return put_int(out,
+                       block->kind == BLOCK_MAPPED ? (int)block->flags : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        put_int(out, is_decompressible(block));
-        return CUDA_SUCCESS;
+        return put_int(out, is_decompressible(block));
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return get_tokens(out, block);
     default:
@@ -159,16 +146,10 @@ static CUresult get(void *out, CUpointer_attribute attribute, struct sim_block *
 CUresult sim_pointer_get(void *out, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct sim_block *block;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return result;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
-    if (block)
-        result = get(out, attribute, block, address);
-    sim_lock_drop();
-    return result;
+    return out && block ? get(out, attribute, block, address) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Writes the value for an unknown pointer, or for an attribute that this memory does not have. */
@@ -209,30 +190,24 @@ CUresult sim_pointer_get_all(unsigned int count, const CUpointer_attribute *attr
             attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
             attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
             return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
     for (i = 0; i < count; i++)
         if (out[i] && (!block || get(out[i], attributes[i], block, address) != CUDA_SUCCESS))
             put_nothing(out[i], attributes[i]);
-    sim_lock_drop();
     return CUDA_SUCCESS;
 }
 
 CUresult sim_pointer_set(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     struct sim_block *block;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        return result;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
-    if (block && block->kind != BLOCK_MAPPED) {
-        block->sync_memops = *(const unsigned int *)value != 0;
-        result = CUDA_SUCCESS;
-    } else if (block) {
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    }
-    sim_lock_drop();
-    return result;
+    if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !block)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->kind == BLOCK_MAPPED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    block->sync_memops = *(const unsigned int *)value != 0;
+    return CUDA_SUCCESS;
 }

@@ -102,29 +102,23 @@ CUresult sim_pool_create(CUmemoryPool *out, const CUmemPoolProps *props)
         return CUDA_ERROR_INVALID_VALUE;
     if (props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
         return CUDA_ERROR_NOT_SUPPORTED;
-    sim_lock_take();
+    SIM_LOCKED();
     *out = new_pool(props->location.id, props->maxSize);
-    sim_lock_drop();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult sim_pool_destroy(CUmemoryPool pool)
 {
-    CUresult result = CUDA_SUCCESS;
-
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_object_is(pool, OBJECT_POOL) || pool->device == PHYS_HOST ||
-        sim_device_get(pool->device)->pool == pool) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    } else {
-        sim_object_remove(pool);
-        if (sim_device_get(pool->device)->pool_used == pool)
-            sim_device_get(pool->device)->pool_used = NULL;
-        pool->dead = true;
-        free_if_over(pool);
-    }
-    sim_lock_drop();
-    return result;
+        sim_device_get(pool->device)->pool == pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_object_remove(pool);
+    if (sim_device_get(pool->device)->pool_used == pool)
+        sim_device_get(pool->device)->pool_used = NULL;
+    pool->dead = true;
+    free_if_over(pool);
+    return CUDA_SUCCESS;
 }
 
 static uint64_t *counter_of(struct CUmemPoolHandle_st *pool, CUmemPool_attribute attribute)
@@ -169,89 +163,71 @@ static CUresult set_counter(struct CUmemPoolHandle_st *pool, CUmemPool_attribute
 
 CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    int *flag;
 
-    sim_lock_take();
-    if (value && sim_object_is(pool, OBJECT_POOL)) {
-        int *flag = switch_of(pool, attribute);
-
-        if (flag) {
-            *flag = *(int *)value;
-            result = CUDA_SUCCESS;
-        } else if (counter_of(pool, attribute)) {
-            result = set_counter(pool, attribute, *(cuuint64_t *)value);
-        }
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!value || !sim_object_is(pool, OBJECT_POOL))
+        return CUDA_ERROR_INVALID_VALUE;
+    flag = switch_of(pool, attribute);
+    if (!flag && !counter_of(pool, attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!flag)
+        return set_counter(pool, attribute, *(cuuint64_t *)value);
+    *flag = *(int *)value;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    const uint64_t *counter;
+    const int *flag;
 
-    sim_lock_take();
-    if (value && sim_object_is(pool, OBJECT_POOL)) {
-        int *flag = switch_of(pool, attribute);
-        uint64_t *counter = counter_of(pool, attribute);
-
-        if (flag)
-            *(int *)value = *flag;
-        else if (counter)
-            *(cuuint64_t *)value = *counter;
-        if (flag || counter)
-            result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!value || !sim_object_is(pool, OBJECT_POOL))
+        return CUDA_ERROR_INVALID_VALUE;
+    flag = switch_of(pool, attribute);
+    counter = counter_of(pool, attribute);
+    if (flag)
+        *(int *)value = *flag;
+    else if (counter)
+        *(cuuint64_t *)value = *counter;
+    return flag || counter ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_pool_trim(CUmemoryPool pool, size_t keep)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (sim_object_is(pool, OBJECT_POOL)) {
-        sim_extent_settle(&pool->free, 0); /* a trim also takes what streams have reached meanwhile */
-        sim_chunk_trim(pool, keep);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(pool, OBJECT_POOL))
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_extent_settle(&pool->free, 0); /* a trim also takes what streams have reached meanwhile */
+    sim_chunk_trim(pool, keep);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     size_t i;
 
-    sim_lock_take();
-    if (sim_object_is(pool, OBJECT_POOL) && (list || count == 0)) {
-        result = CUDA_SUCCESS;
-        for (i = 0; i < count; i++)
-            if (list[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-                !sim_device_get(list[i].location.id) ||
-                (list[i].location.id == pool->device && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
-                result = CUDA_ERROR_INVALID_VALUE;
-        for (i = 0; result == CUDA_SUCCESS && i < count; i++)
-            pool->access[list[i].location.id] = list[i].flags;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(pool, OBJECT_POOL) || (!list && count > 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (i = 0; i < count; i++)
+        if (list[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_get(list[i].location.id) ||
+            (list[i].location.id == pool->device && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+            return CUDA_ERROR_INVALID_VALUE;
+    for (i = 0; i < count; i++)
+        pool->access[list[i].location.id] = list[i].flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_pool_get_access(CUmemAccess_flags *out, CUmemoryPool pool, const CUmemLocation *where)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-
-    sim_lock_take();
-    if (out && where && sim_object_is(pool, OBJECT_POOL) && where->type == CU_MEM_LOCATION_TYPE_DEVICE &&
-        sim_device_get(where->id)) {
-        *out = pool->access[where->id];
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!out || !where || !sim_object_is(pool, OBJECT_POOL) || where->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !sim_device_get(where->id))
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = pool->access[where->id];
+    return CUDA_SUCCESS;
 }
 
 static CUresult answer_pool(CUmemoryPool *out, CUdevice ordinal,
@@ -261,9 +237,8 @@ static CUresult answer_pool(CUmemoryPool *out, CUdevice ordinal,
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
+    SIM_LOCKED();
     *out = which(ordinal);
-    sim_lock_drop();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -273,11 +248,10 @@ CUresult sim_pool_host(CUmemoryPool *out)
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     if (!host)
         host = new_pool(PHYS_HOST, 0);
     *out = host;
-    sim_lock_drop();
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -293,17 +267,13 @@ CUresult sim_pool_current(CUmemoryPool *out, CUdevice ordinal)
 
 CUresult sim_pool_set_current(CUdevice ordinal, CUmemoryPool pool)
 {
-    CUresult result = CUDA_SUCCESS;
-
     if (!sim_device_get(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_lock_take();
-    if (sim_object_is(pool, OBJECT_POOL) && pool->device == ordinal)
-        sim_device_get(ordinal)->pool_used = pool;
-    else
-        result = CUDA_ERROR_INVALID_VALUE;
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (!sim_object_is(pool, OBJECT_POOL) || pool->device != ordinal)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_device_get(ordinal)->pool_used = pool;
+    return CUDA_SUCCESS;
 }
 
 /* ---- blocks ---- */
@@ -361,7 +331,6 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
                          struct CUstream_st *stream)
 {
     struct sim_block *block;
-    CUresult result;
 
     if (!pool)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -372,44 +341,32 @@ static CUresult alloc_in(CUdeviceptr *out, size_t size, struct CUmemPoolHandle_s
         return CUDA_ERROR_NOT_SUPPORTED; /* not simulated */
     if (stream->capture)
         return sim_capture_add_alloc(stream, pool->device, size, out);
-    result = sim_capture_check_implicit(stream);
-    if (result == CUDA_SUCCESS)
-        result = take_block(pool, stream, size, &block);
-    if (result == CUDA_SUCCESS)
-        *out = block->range.start;
-    return result;
+    SIM_TRY(sim_capture_check_implicit(stream));
+    SIM_TRY(take_block(pool, stream, size, &block));
+    *out = block->range.start;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_pool_alloc(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS && !sim_object_is(pool, OBJECT_POOL))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
-        result = alloc_in(out, size, pool, stream);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    return sim_object_is(pool, OBJECT_POOL) ? alloc_in(out, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sim_pool_alloc_default(CUdeviceptr *out, size_t size, CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = alloc_in(out, size, current_pool(stream->context->device), stream);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    return alloc_in(out, size, current_pool(stream->context->device), stream);
 }
 
 /* Runs on the worker thread when the stream reaches the cuMemFreeAsync of a block of cuMemAlloc. */
@@ -453,7 +410,6 @@ static CUresult free_pooled(struct sim_block *block, struct CUstream_st *stream)
 static CUresult free_in(CUdeviceptr address, struct CUstream_st *stream)
 {
     struct sim_block *block = sim_block_find(address);
-    CUresult result;
 
     if (address == 0)
         return CUDA_SUCCESS;
@@ -466,21 +422,15 @@ static CUresult free_in(CUdeviceptr address, struct CUstream_st *stream)
         sim_graph_memory_free(block->graph, stream);
         return CUDA_SUCCESS;
     }
-    result = sim_capture_check_implicit(stream);
-    if (result != CUDA_SUCCESS)
-        return result;
+    SIM_TRY(sim_capture_check_implicit(stream));
     return block->kind == BLOCK_POOLED ? free_pooled(block, stream) : free_device(block, stream);
 }
 
 CUresult sim_pool_free(CUdeviceptr address, CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = free_in(address, stream);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    return free_in(address, stream);
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-struct sim_extent *sim_extent_of(struct sim_link *link)
+static struct sim_extent *of_link(struct sim_link *link)
 {
     return LIST_ITEM(link, struct sim_extent, link);
 }
@@ -25,14 +25,14 @@ static void join(struct sim_link *extents, struct sim_extent *extent)
 {
     struct sim_link *low = extent->link.prev, *high = extent->link.next;
 
-    if (low != extents && joins(sim_extent_of(low), extent)) {
-        extent->start = sim_extent_of(low)->start;
-        extent->size += sim_extent_of(low)->size;
-        drop(sim_extent_of(low));
+    if (low != extents && joins(of_link(low), extent)) {
+        extent->start = of_link(low)->start;
+        extent->size += of_link(low)->size;
+        drop(of_link(low));
     }
-    if (high != extents && joins(extent, sim_extent_of(high))) {
-        extent->size += sim_extent_of(high)->size;
-        drop(sim_extent_of(high));
+    if (high != extents && joins(extent, of_link(high))) {
+        extent->size += of_link(high)->size;
+        drop(of_link(high));
     }
 }
 
@@ -44,7 +44,7 @@ bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uin
 
     if (!extent)
         return false;
-    while (next != extents && sim_extent_of(next)->start < start)
+    while (next != extents && of_link(next)->start < start)
         next = next->next;
     extent->start = start;
     extent->size = size;
@@ -72,10 +72,10 @@ static struct run run_from(struct sim_link *extents, struct sim_extent *first, u
     struct run run = {first, first->size};
     struct sim_link *at;
 
-    for (at = first->link.next; at != extents && usable(sim_extent_of(at), stream) &&
-                                sim_extent_of(at)->start == first->start + run.size;
+    for (at = first->link.next;
+         at != extents && usable(of_link(at), stream) && of_link(at)->start == first->start + run.size;
          at = at->next)
-        run.size += sim_extent_of(at)->size;
+        run.size += of_link(at)->size;
     return run;
 }
 
@@ -88,9 +88,9 @@ struct sim_extent *sim_extent_find(struct sim_link *extents, uint64_t size, uint
     for (at = extents->next; at != extents; at = at->next) {
         struct run run;
 
-        if (sim_extent_of(at)->start < end || !usable(sim_extent_of(at), stream))
+        if (of_link(at)->start < end || !usable(of_link(at), stream))
             continue;
-        run = run_from(extents, sim_extent_of(at), stream);
+        run = run_from(extents, of_link(at), stream);
         end = run.first->start + run.size;
         if (run.size >= size && (!best.first || run.size < best.size))
             best = run;
@@ -103,10 +103,10 @@ uint64_t sim_extent_before(struct sim_link *extents, uint64_t end, uint64_t stre
     uint64_t start = end;
     struct sim_link *at;
 
-    for (at = extents->prev; at != extents && usable(sim_extent_of(at), stream) &&
-                             sim_extent_of(at)->start + sim_extent_of(at)->size == start;
+    for (at = extents->prev;
+         at != extents && usable(of_link(at), stream) && of_link(at)->start + of_link(at)->size == start;
          at = at->prev)
-        start = sim_extent_of(at)->start;
+        start = of_link(at)->start;
     return end - start;
 }
 
@@ -115,7 +115,7 @@ uint64_t sim_extent_take(struct sim_extent *first, uint64_t size)
     const uint64_t start = first->start;
 
     while (size > 0) {
-        struct sim_extent *next = sim_extent_of(first->link.next);
+        struct sim_extent *next = of_link(first->link.next);
         const uint64_t part = first->size < size ? first->size : size;
 
         first->start += part;
@@ -133,7 +133,7 @@ void sim_extent_settle(struct sim_link *extents, uint64_t stream)
     struct sim_link *at, *next;
 
     for (at = extents->next; at != extents; at = next) {
-        struct sim_extent *extent = sim_extent_of(at);
+        struct sim_extent *extent = of_link(at);
 
         if (extent->stream && (stream == 0 || extent->stream == stream) && sim_ops_done(&extent->after)) {
             sim_ops_clear(&extent->after);
@@ -149,9 +149,9 @@ static struct sim_extent *around(struct sim_link *extents, uint64_t start, uint6
 {
     struct sim_link *at;
 
-    for (at = extents->next; at != extents && sim_extent_of(at)->start <= start; at = at->next)
-        if (sim_extent_of(at)->start + sim_extent_of(at)->size >= start + size)
-            return sim_extent_of(at)->stream == 0 ? sim_extent_of(at) : NULL;
+    for (at = extents->next; at != extents && of_link(at)->start <= start; at = at->next)
+        if (of_link(at)->start + of_link(at)->size >= start + size)
+            return of_link(at)->stream == 0 ? of_link(at) : NULL;
     return NULL;
 }
 

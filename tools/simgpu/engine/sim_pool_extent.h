@@ -16,8 +16,6 @@ struct sim_extent {
     struct sim_ops after; /* if stream is not 0: ops that must be done before other streams may take it */
 };
 
-struct sim_extent *sim_extent_of(struct sim_link *link);
-
 /* Adds a free range. For a stream other than 0, takes ownership of `after`, which must be later than the ops
  * of the stream's earlier frees. Returns false, with nothing changed, if the host is out of memory. */
 bool sim_extent_add(struct sim_link *extents, uint64_t start, uint64_t size, uint64_t stream,

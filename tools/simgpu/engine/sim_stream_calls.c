@@ -30,171 +30,144 @@ CUresult sim_stream_create_in(CUstream *out, struct CUctx_st *context, unsigned 
 CUresult sim_stream_create(CUstream *out, unsigned int flags, int priority)
 {
     struct CUctx_st *context;
-    CUresult result;
 
     if (!out || (flags & ~(unsigned int)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
-    result = sim_context_current_itself(&context);
-    if (result == CUDA_SUCCESS)
-        result = sim_stream_create_in(out, context, flags, priority);
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(sim_context_current_itself(&context));
+    return sim_stream_create_in(out, context, flags, priority);
 }
 
 CUresult sim_stream_destroy(CUstream handle)
 {
     struct CUstream_st *stream;
-    CUresult result;
 
-    sim_lock_take();
+    SIM_LOCKED();
     if (!sim_object_is(handle, OBJECT_STREAM)) /* default streams are no objects of the program */
-        result = CUDA_ERROR_INVALID_HANDLE;
-    else
-        result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        sim_stream_end(stream);
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_INVALID_HANDLE;
+    SIM_TRY(sim_stream_find(handle, &stream));
+    sim_stream_end(stream);
+    return CUDA_SUCCESS;
 }
 
 /* Finds a stream to query or to wait for, and its pending work, if captures allow that. A query of any stream
  * or event invalidates a capture that forbids unsafe calls (measured). Lock held. */
 static CUresult find_to_ask(CUstream handle, struct CUstream_st **out, struct sim_ops *pending)
 {
-    CUresult result = sim_stream_find(handle, out);
-
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_stream(*out);
-    if (result == CUDA_SUCCESS)
-        result = sim_capture_check_unsafe();
-    if (result == CUDA_SUCCESS && !sim_stream_pending(*out, pending))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
-    return result;
+    SIM_TRY(sim_stream_find(handle, out));
+    SIM_TRY(sim_capture_check_stream(*out));
+    SIM_TRY(sim_capture_check_unsafe());
+    return sim_stream_pending(*out, pending) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult sim_stream_synchronize(CUstream handle)
 {
     struct CUstream_st *stream;
     struct sim_ops pending;
-    CUresult result;
+    uint64_t settled;
 
-    sim_lock_take();
-    result = find_to_ask(handle, &stream, &pending);
-    if (result == CUDA_SUCCESS) {
-        const uint64_t settled = stream->legacy ? 0 : stream->id; /* the stream may be gone after the wait */
-
-        sim_ops_wait(&pending);
-        sim_ops_clear(&pending);
-        sim_pool_settle_all(settled);
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(find_to_ask(handle, &stream, &pending));
+    settled = stream->legacy ? 0 : stream->id; /* the stream may be gone after the wait */
+    sim_ops_wait(&pending);
+    sim_ops_clear(&pending);
+    sim_pool_settle_all(settled);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_query(CUstream handle)
 {
     struct CUstream_st *stream;
     struct sim_ops pending;
-    CUresult result;
+    bool done;
 
-    sim_lock_take();
-    result = find_to_ask(handle, &stream, &pending);
-    if (result == CUDA_SUCCESS) {
-        result = sim_ops_done(&pending) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-        sim_ops_clear(&pending);
-    }
-    sim_lock_drop();
-    return result;
-}
-
-/* Copies the fields of a stream that do not change. */
-static CUresult look(CUstream handle, struct CUstream_st *out)
-{
-    struct CUstream_st *stream;
-    CUresult result;
-
-    sim_lock_take();
-    result = sim_stream_find(handle, &stream);
-    if (result == CUDA_SUCCESS) {
-        out->context = stream->context;
-        out->green = stream->green;
-        out->flags = stream->flags;
-        out->priority = stream->priority;
-        out->id = stream->id;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    SIM_TRY(find_to_ask(handle, &stream, &pending));
+    done = sim_ops_done(&pending);
+    sim_ops_clear(&pending);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult sim_stream_check(CUstream handle)
 {
-    struct CUstream_st seen;
+    struct CUstream_st *stream;
 
-    return look(handle, &seen);
+    SIM_LOCKED();
+    return sim_stream_find(handle, &stream);
 }
 
 CUresult sim_stream_get_priority(CUstream handle, int *out)
 {
-    struct CUstream_st seen;
-    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUstream_st *stream;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.priority;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    *out = stream->priority;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_get_flags(CUstream handle, unsigned int *out)
 {
-    struct CUstream_st seen;
-    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUstream_st *stream;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.flags;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    *out = stream->flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_get_id(CUstream handle, unsigned long long *out)
 {
-    struct CUstream_st seen;
-    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUstream_st *stream;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.id;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    *out = stream->id;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_get_context(CUstream handle, CUcontext *out)
 {
-    struct CUstream_st seen;
-    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUstream_st *stream;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.green ? seen.green : seen.context;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    *out = stream->green ? stream->green : stream->context;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_get_contexts(CUstream handle, CUcontext *out, CUgreenCtx *green)
 {
-    struct CUstream_st seen;
-    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUstream_st *stream;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    *out = seen.context;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    *out = stream->context;
     if (green)
-        *green = seen.green ? seen.green->green : NULL;
+        *green = stream->green ? stream->green->green : NULL;
     return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_get_device(CUstream handle, CUdevice *out)
 {
-    struct CUstream_st seen;
-    CUresult result = out ? look(handle, &seen) : CUDA_ERROR_INVALID_VALUE;
+    struct CUstream_st *stream;
 
-    if (result == CUDA_SUCCESS)
-        *out = seen.context->device;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
+    SIM_TRY(sim_stream_find(handle, &stream));
+    *out = stream->context->device;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_stream_put(CUstream handle, struct sim_work *work)
@@ -204,13 +177,11 @@ CUresult sim_stream_put(CUstream handle, struct sim_work *work)
 
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sim_lock_take();
+    SIM_LOCKED();
     result = sim_stream_find(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = sim_stream_submit(stream, work, false);
-    else
-        sim_work_delete(work);
-    sim_lock_drop();
+        return sim_stream_submit(stream, work, false);
+    sim_work_delete(work);
     return result;
 }
 

@@ -54,46 +54,40 @@ CUresult sim_vmm_reserve(CUdeviceptr *out, size_t size, size_t alignment, CUdevi
                          unsigned long long flags)
 {
     struct sim_reservation *reservation;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
     if (!out || size == 0 || size % PHYS_GRANULE || (alignment & (alignment - 1)) || flags)
         return CUDA_ERROR_INVALID_VALUE;
     reservation = calloc(1, sizeof(*reservation));
     if (!reservation)
-        return result;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     reservation->range.size = size;
-    sim_lock_take();
+    SIM_LOCKED();
     reservation->range.start = sim_va_reserve(size, alignment, hint);
-    if (reservation->range.start && sim_object_add(reservation, OBJECT_RESERVATION)) {
-        sim_ranges_insert(&reservations, &reservation->range);
-        *out = reservation->range.start;
-        result = CUDA_SUCCESS;
-    } else {
+    if (!reservation->range.start || !sim_object_add(reservation, OBJECT_RESERVATION)) {
         if (reservation->range.start)
             sim_va_release(reservation->range.start, size);
         free(reservation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    sim_lock_drop();
-    return result;
+    sim_ranges_insert(&reservations, &reservation->range);
+    *out = reservation->range.start;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_vmm_unreserve(CUdeviceptr address, size_t size)
 {
     struct sim_reservation *reservation;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    sim_lock_take();
+    SIM_LOCKED();
     reservation = sim_vmm_reservation(address);
-    if (reservation && reservation->range.start == address && reservation->range.size == size &&
-        reservation->mappings == 0) {
-        sim_ranges_remove(&reservations, &reservation->range);
-        sim_object_remove(reservation);
-        sim_va_release(address, size);
-        free(reservation);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    if (!reservation || reservation->range.start != address || reservation->range.size != size ||
+        reservation->mappings > 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_ranges_remove(&reservations, &reservation->range);
+    sim_object_remove(reservation);
+    sim_va_release(address, size);
+    free(reservation);
+    return CUDA_SUCCESS;
 }
 
 /* ---- memory by handle ---- */
@@ -142,11 +136,11 @@ static CUresult check_props(const CUmemAllocationProp *props)
 
 CUresult sim_vmm_granularity(size_t *out, const CUmemAllocationProp *props)
 {
-    CUresult result = out ? check_props(props) : CUDA_ERROR_INVALID_VALUE;
-
-    if (result == CUDA_SUCCESS)
-        *out = PHYS_GRANULE;
-    return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(check_props(props));
+    *out = PHYS_GRANULE;
+    return CUDA_SUCCESS;
 }
 
 static bool write_tail(const struct sim_phys *phys, const CUmemAllocationProp *props)
@@ -164,76 +158,63 @@ CUresult sim_vmm_create(CUmemGenericAllocationHandle *out, size_t size, const CU
     bool exportable = props && props->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
     CUdevice device;
     struct sim_phys *phys;
-    CUresult result = out ? check_props(props) : CUDA_ERROR_INVALID_VALUE;
 
-    if (result != CUDA_SUCCESS)
-        return result;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(check_props(props));
     if (size == 0 || size % PHYS_GRANULE)
         return CUDA_ERROR_INVALID_VALUE;
     if (exportable && props->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     device = is_host(&props->location) ? PHYS_HOST : props->location.id;
-    sim_lock_take();
-    result = sim_phys_create(device, size, exportable, &phys);
-    if (result == CUDA_SUCCESS && exportable && !write_tail(phys, props)) {
+    SIM_LOCKED();
+    SIM_TRY(sim_phys_create(device, size, exportable, &phys));
+    if (exportable && !write_tail(phys, props)) {
         sim_phys_drop(phys);
-        result = CUDA_ERROR_OPERATING_SYSTEM;
+        return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    if (result == CUDA_SUCCESS)
-        result = new_handle(out, phys, props);
-    sim_lock_drop();
-    return result;
+    return new_handle(out, phys, props);
 }
 
 CUresult sim_vmm_release(CUmemGenericAllocationHandle value)
 {
     struct sim_handle *handle;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    sim_lock_take();
+    SIM_LOCKED();
     handle = handle_of(value);
-    if (handle) {
-        if (--handle->held == 0)
-            sim_object_remove(handle);
-        free_if_unused(handle);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (--handle->held == 0)
+        sim_object_remove(handle);
+    free_if_unused(handle);
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_vmm_retain(CUmemGenericAllocationHandle *out, CUdeviceptr address)
 {
     struct sim_block *block;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    if (!out)
-        return result;
-    sim_lock_take();
+    SIM_LOCKED();
     block = sim_block_find(address);
-    if (block && block->kind == BLOCK_MAPPED) {
-        if (block->handle->held == 0 && !sim_object_add(block->handle, OBJECT_HANDLE)) {
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        } else {
-            block->handle->held++;
-            *out = (CUmemGenericAllocationHandle)(uintptr_t)block->handle;
-            result = CUDA_SUCCESS;
-        }
-    }
-    sim_lock_drop();
-    return result;
+    if (!out || !block || block->kind != BLOCK_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->handle->held == 0 && !sim_object_add(block->handle, OBJECT_HANDLE))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    block->handle->held++;
+    *out = (CUmemGenericAllocationHandle)(uintptr_t)block->handle;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_vmm_handle_props(CUmemAllocationProp *out, CUmemGenericAllocationHandle value)
 {
     struct sim_handle *handle;
 
-    sim_lock_take();
+    SIM_LOCKED();
     handle = handle_of(value);
-    if (out && handle)
-        *out = handle->props;
-    sim_lock_drop();
-    return out && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!out || !handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = handle->props;
+    return CUDA_SUCCESS;
 }
 
 const CUmemAllocationProp *sim_vmm_props(struct sim_block *block)
@@ -278,20 +259,16 @@ static CUresult map(uint64_t address, struct sim_handle *handle)
 CUresult sim_vmm_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle value)
 {
     struct sim_handle *handle;
-    CUresult result;
 
     if (address % PHYS_GRANULE || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_lock_take();
+    SIM_LOCKED();
     handle = handle_of(value);
     if (handle && (offset != 0 || size != handle->phys->size))
-        result = CUDA_ERROR_NOT_SUPPORTED;
-    else if (!handle || !fits_reservation(address, size) || sim_block_overlaps(address, size))
-        result = CUDA_ERROR_INVALID_VALUE;
-    else
-        result = map(address, handle);
-    sim_lock_drop();
-    return result;
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!handle || !fits_reservation(address, size) || sim_block_overlaps(address, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    return map(address, handle);
 }
 
 /* Does the range consist of whole mappings without a gap? */
@@ -332,17 +309,14 @@ static bool can_unmap(uint64_t address, uint64_t size)
 
 CUresult sim_vmm_unmap(CUdeviceptr address, size_t size)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     struct sim_block *block;
 
-    sim_lock_take();
-    if (size > 0 && size % PHYS_GRANULE == 0 && fits_reservation(address, size) && can_unmap(address, size)) {
-        while ((block = sim_block_next(address)) && block->range.start - address < size)
-            unmap(block);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    SIM_LOCKED();
+    if (size == 0 || size % PHYS_GRANULE || !fits_reservation(address, size) || !can_unmap(address, size))
+        return CUDA_ERROR_INVALID_VALUE;
+    while ((block = sim_block_next(address)) && block->range.start - address < size)
+        unmap(block);
+    return CUDA_SUCCESS;
 }
 
 /* ---- access ---- */
@@ -352,7 +326,7 @@ struct sim_phys *sim_vmm_memory(struct sim_block *block)
     return block->handle->phys;
 }
 
-CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device)
+static CUmemAccess_flags access_of(const struct sim_block *block, CUdevice device)
 {
     return (CUmemAccess_flags)((block->access >> (device * ACCESS_BITS)) & ACCESS_MASK);
 }
@@ -384,7 +358,7 @@ static bool apply_access(struct sim_block *block, const CUmemAccessDesc *list, s
         block->access |= (uint64_t)list[i].flags << (list[i].location.id * ACCESS_BITS);
     }
     for (device = 0; device < sim_device_count(); device++)
-        all |= sim_vmm_access(block, device);
+        all |= access_of(block, device);
     all |= block->host_access;
     block->flags = all;
     return sim_va_protect(block->range.start, block->range.size,
@@ -394,47 +368,39 @@ static bool apply_access(struct sim_block *block, const CUmemAccessDesc *list, s
 
 CUresult sim_vmm_set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *list, size_t count)
 {
-    CUresult result = CUDA_SUCCESS;
     size_t i;
 
     if (!list || count == 0 || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    for (i = 0; result == CUDA_SUCCESS && i < count; i++)
-        result = check_access(&list[i]);
-    if (result != CUDA_SUCCESS)
-        return result;
-    sim_lock_take();
+    for (i = 0; i < count; i++)
+        SIM_TRY(check_access(&list[i]));
+    SIM_LOCKED();
     if (!whole_mappings(address, size))
-        result = CUDA_ERROR_INVALID_VALUE;
-    while (result == CUDA_SUCCESS && size > 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    while (size > 0) {
         struct sim_block *block = sim_block_find(address);
 
         if (!apply_access(block, list, count))
-            result = CUDA_ERROR_OUT_OF_MEMORY;
+            return CUDA_ERROR_OUT_OF_MEMORY;
         address += block->range.size;
         size -= block->range.size;
     }
-    sim_lock_drop();
-    return result;
+    return CUDA_SUCCESS;
 }
 
 CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where, CUdeviceptr address)
 {
     struct sim_block *block;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
 
-    if (!out || !where)
-        return result;
-    if (!is_host(where) && (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_get(where->id)))
-        return result;
-    sim_lock_take();
+    if (!out || !where ||
+        (!is_host(where) && (where->type != CU_MEM_LOCATION_TYPE_DEVICE || !sim_device_get(where->id))))
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
     block = sim_block_find(address);
-    if (block && block->kind == BLOCK_MAPPED) {
-        *out = is_host(where) ? block->host_access : sim_vmm_access(block, where->id);
-        result = CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    if (!block || block->kind != BLOCK_MAPPED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = is_host(where) ? block->host_access : access_of(block, where->id);
+    return CUDA_SUCCESS;
 }
 
 /* ---- between processes ---- */
@@ -442,21 +408,19 @@ CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where,
 CUresult sim_vmm_export(void *out, CUmemGenericAllocationHandle value, CUmemAllocationHandleType type)
 {
     struct sim_handle *handle;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     int fd;
 
     if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return result;
-    sim_lock_take();
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_LOCKED();
     handle = handle_of(value);
-    if (handle && handle->phys->own_file) {
-        fd = fcntl(handle->phys->fd, F_DUPFD_CLOEXEC, 0);
-        if (fd >= 0)
-            memcpy(out, &fd, sizeof(fd));
-        result = fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
-    }
-    sim_lock_drop();
-    return result;
+    if (!handle || !handle->phys->own_file)
+        return CUDA_ERROR_INVALID_VALUE;
+    fd = fcntl(handle->phys->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    memcpy(out, &fd, sizeof(fd));
+    return CUDA_SUCCESS;
 }
 
 static bool read_tail(int fd, struct tail *tail)
@@ -490,12 +454,10 @@ CUresult sim_vmm_import(CUmemGenericAllocationHandle *out, void *os_handle, CUme
     copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    sim_lock_take();
+    SIM_LOCKED();
     result = sim_phys_adopt(device, copy, 0, tail.size, &phys);
     if (result == CUDA_SUCCESS)
-        result = new_handle(out, phys, &tail.props);
-    else
-        close(copy);
-    sim_lock_drop();
+        return new_handle(out, phys, &tail.props);
+    close(copy);
     return result;
 }

@@ -16,12 +16,11 @@ struct sim_reservation {
 
 /* Returns the reservation that contains an address, or NULL. Lock held. */
 struct sim_reservation *sim_vmm_reservation(uint64_t address);
-/* Properties of a mapped block: those of its handle, whether it is GPUDirect RDMA capable, its memory, and a
- * device's access rights. Lock held. */
+/* Properties of a mapped block: those of its handle, whether it is GPUDirect RDMA capable, and its memory.
+ * Lock held. */
 const CUmemAllocationProp *sim_vmm_props(struct sim_block *block);
 bool sim_vmm_reaches_bus(struct sim_block *block);
 struct sim_phys *sim_vmm_memory(struct sim_block *block);
-CUmemAccess_flags sim_vmm_access(const struct sim_block *block, CUdevice device);
 
 /* The driver's calls; they take the lock. */
 CUresult sim_vmm_granularity(size_t *out, const CUmemAllocationProp *props);

@@ -19,9 +19,7 @@
 
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 {
-    nvmlReturn_t result = sim_nvml_session_check();
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_check());
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = (unsigned)sim_card_count();
@@ -35,9 +33,7 @@ nvmlReturn_t nvmlDeviceGetCount(unsigned int *count)
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = sim_nvml_session_check();
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_check());
     if (!device || index >= (unsigned)sim_card_count())
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = sim_nvml_session_handle((int)index);
@@ -51,9 +47,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = sim_nvml_session_check();
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_check());
     if (!uuid || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < sim_card_count(); i++) {
@@ -69,11 +63,9 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = sim_nvml_session_check();
     unsigned domain, bus, slot, function = 0;
     int end = 0;
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_check());
     if (!bus_id || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (sscanf(bus_id, "%8x:%2x:%2x%n.%1x%n", &domain, &bus, &slot, &end, &function, &end) < 3 || bus_id[end])
@@ -95,9 +87,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *dev
 nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!index)
         return NVML_ERROR_INVALID_ARGUMENT;
     *index = (unsigned)card;
@@ -113,9 +103,7 @@ nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int len
 {
     int card;
     char text[CARD_UUID_TEXT];
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     sim_card_spec_uuid_text(sim_card_info(card), text);
     return sim_nvml_session_text(text, uuid, length);
 }
@@ -130,9 +118,7 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int len
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!pci)
         return NVML_ERROR_INVALID_ARGUMENT;
     *pci = (nvmlPciInfo_t){
@@ -145,9 +131,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
 {
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!major || !minor)
         return NVML_ERROR_INVALID_ARGUMENT;
     *major = COMPUTE_MAJOR;
@@ -159,9 +143,7 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!utilization)
         return NVML_ERROR_INVALID_ARGUMENT;
     *utilization = (nvmlUtilization_t){0};

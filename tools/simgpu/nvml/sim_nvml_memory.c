@@ -15,9 +15,7 @@
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     memory->total = sim_card_info(card)->capacity;
@@ -30,16 +28,12 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 {
     nvmlMemory_t plain;
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (memory->version != nvmlMemory_v2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    result = nvmlDeviceGetMemoryInfo(device, &plain);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(nvmlDeviceGetMemoryInfo(device, &plain));
     memory->total = plain.total;
     memory->reserved = 0;
     memory->free = plain.free;
@@ -91,9 +85,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, voi
     nvmlProcessInfo_v2_t shown[PROCESSES_MAX];
     const struct sim_nvml_view view = sim_nvml_view_now();
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (view.no_list)
         return NVML_ERROR_NOT_SUPPORTED;
     if (!count || (*count > 0 && !infos))
@@ -110,9 +102,7 @@ static nvmlReturn_t list_processes(nvmlDevice_t device, unsigned int *count, voi
 static nvmlReturn_t list_nothing(nvmlDevice_t device, unsigned int *count)
 {
     int card;
-    nvmlReturn_t result = sim_nvml_session_card(device, &card);
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_card(device, &card));
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = 0;

@@ -29,9 +29,7 @@ nvmlReturn_t sim_nvml_session_check(void)
 
 nvmlReturn_t sim_nvml_session_card(nvmlDevice_t device, int *card)
 {
-    nvmlReturn_t result = sim_nvml_session_check();
-    if (result != NVML_SUCCESS)
-        return result;
+    SIM_NVML_TRY(sim_nvml_session_check());
     for (int i = 0; i < sim_card_count(); i++) {
         if (device == &handles[i]) {
             *card = i;

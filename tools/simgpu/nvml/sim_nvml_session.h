@@ -8,6 +8,14 @@
 #include <stddef.h>
 #include "tools/simgpu/nvml/sim_nvml_abi.h"
 
+/* Returns from the calling function if the call fails, with the call's error. */
+#define SIM_NVML_TRY(call)                                                                                   \
+    do {                                                                                                     \
+        const nvmlReturn_t tried_ = (call);                                                                  \
+        if (tried_ != NVML_SUCCESS)                                                                          \
+            return tried_;                                                                                   \
+    } while (0)
+
 /* Returns NVML_SUCCESS between the first nvmlInit and the last nvmlShutdown. */
 nvmlReturn_t sim_nvml_session_check(void);
 
