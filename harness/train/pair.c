@@ -2,6 +2,7 @@
 #include "harness/train/pair.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "harness/train/session.h"
@@ -15,12 +16,19 @@ struct half {
     struct trainer trainer;
     struct session_result result;
     pthread_t thread;
-    int index; /* of the CUDA device */
+    int index;           /* of the CUDA device */
+    atomic_bool *failed; /* one of the pair has */
     enum status status;
 };
 
+/* Returns false once the other model has failed: this one ends at its next step. */
+static bool is_good(void *owner)
+{
+    return !atomic_load((atomic_bool *)owner);
+}
+
 static enum status open_half(struct half *half, const struct train_options *options, int number,
-                             struct half *first, struct budget *budget)
+                             struct half *first, struct budget *budget, atomic_bool *failed)
 {
     bool own_stream = number == 0 || options->pair_mode != PAIR_INTERLEAVED;
     bool own_memory = number == 0 || options->pair_memory == PAIR_PRIVATE;
@@ -30,6 +38,7 @@ static enum status open_half(struct half *half, const struct train_options *opti
     half->options.model = options->pair.model[number];
     half->options.seed += (uint64_t)number;
     half->index = (int)options->device;
+    half->failed = failed;
     half->device = own_stream ? &half->own_device : &first->own_device;
     half->supply = own_memory ? &half->own_supply : &first->own_supply;
     /* Two arenas share the memory that is free at the start. */
@@ -45,6 +54,7 @@ static enum status open_half(struct half *half, const struct train_options *opti
     if (!status)
         status = trainer_open(&half->trainer, &half->options, half->device, half->supply, 0, 0);
     half->trainer.shares_terminal = true;
+    half->trainer.reduce = (struct trainer_reduce){.good = is_good, .owner = half->failed};
     return status;
 }
 
@@ -88,6 +98,8 @@ static void *run_thread(void *arg)
     half->status = cuda_device_status(cudaSetDevice(half->index), "cudaSetDevice");
     if (!half->status)
         half->status = trainer_run(&half->trainer);
+    if (half->status)
+        atomic_store(half->failed, true);
     return NULL;
 }
 
@@ -101,7 +113,8 @@ static enum status run_threads(struct half *halves)
         started++;
     for (int i = 0; i < started; i++) {
         pthread_join(halves[i].thread, NULL);
-        status = status ? status : halves[i].status;
+        /* The one that failed has a status above that of the one it ended. */
+        status = halves[i].status > status ? halves[i].status : status;
     }
     if (started < TRAIN_OPTIONS_PAIR && !status)
         status = status_fail(STATUS_FAILED, "a thread for the pair cannot be started");
@@ -115,10 +128,8 @@ static void print_pair(const struct train_options *options, const struct half *h
     double samples = 0.0;
 
     for (int i = 0; i < TRAIN_OPTIONS_PAIR; i++) {
-        const struct train_options *own = &halves[i].trainer.options;
-
         session_print_result(&halves[i].result);
-        samples += (double)(own->batch * own->accumulate * own->steps);
+        samples += (double)halves[i].trainer.samples;
     }
     printf("pair=%s pair_memory=%s seconds=%.3f samples_per_s=%.1f peak_bytes=%zu device=%s\n",
            train_options_choice("pair-mode", options->pair_mode, mode, sizeof(mode)),
@@ -129,12 +140,13 @@ static void print_pair(const struct train_options *options, const struct half *h
 enum status pair_run(const struct train_options *options)
 {
     struct budget budget = {.limit = options->budget};
+    atomic_bool failed = false;
     static struct half halves[TRAIN_OPTIONS_PAIR];
     enum status status = STATUS_OK;
     double start, seconds;
 
     for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++)
-        status = open_half(&halves[i], options, i, &halves[0], &budget);
+        status = open_half(&halves[i], options, i, &halves[0], &budget, &failed);
     start = trainer_now();
     if (!status)
         status = options->pair_mode == PAIR_THREADS ? run_threads(halves) : run_in_turn(halves);

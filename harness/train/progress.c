@@ -65,10 +65,10 @@ static double time_left(struct progress *progress, const struct progress_figures
 }
 
 /* The mean of the steps since the last line, and what follows from it. */
-static void set_speed(struct progress_figures *figures, double ms, uint64_t steps, double per_step)
+static void set_speed(struct progress_figures *figures, double ms, uint64_t steps, double amount)
 {
     figures->ms = steps ? ms / (double)steps : 0.0;
-    figures->per_s = figures->ms > 0.0 ? 1e3 * per_step / figures->ms : 0.0;
+    figures->per_s = ms > 0.0 ? 1e3 * amount / ms : 0.0;
 }
 
 static void print_step(const struct progress *progress, const struct progress_figures *figures)
@@ -112,22 +112,24 @@ void progress_step(struct progress *progress, struct progress_figures *figures, 
 
     must = must || (progress->every && figures->step % progress->every == 0);
     progress->ms += figures->ms * (double)timed;
+    progress->amount += per_step * (double)timed;
     progress->steps += timed;
     progress->log_ms += figures->ms * (double)timed;
+    progress->log_amount += per_step * (double)timed;
     progress->log_steps += timed;
     figures->eta_s = time_left(progress, figures, now);
     if (progress->on && (must || (!progress->every && now - progress->printed >= wait))) {
-        set_speed(figures, progress->ms, progress->steps, per_step);
+        set_speed(figures, progress->ms, progress->steps, progress->amount);
         print_step(progress, figures);
         progress->printed = now;
-        progress->ms = 0.0;
+        progress->ms = progress->amount = 0.0;
         progress->steps = 0;
     }
     if (log_file && (must || (!progress->every && now - progress->logged >= log_seconds))) {
-        set_speed(figures, progress->log_ms, progress->log_steps, per_step);
+        set_speed(figures, progress->log_ms, progress->log_steps, progress->log_amount);
         log_step(figures);
         progress->logged = now;
-        progress->log_ms = 0.0;
+        progress->log_ms = progress->log_amount = 0.0;
         progress->log_steps = 0;
     }
 }

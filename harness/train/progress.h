@@ -39,9 +39,9 @@ struct progress {
     double printed, logged; /* host seconds */
     double first_s;         /* host seconds of the first report, of first_step: the start of the time left */
     uint64_t first_step;
-    double ms; /* of `steps` steps since the last line */
+    double ms, amount; /* of `steps` steps since the last line; amount: samples or tokens */
     uint64_t steps;
-    double log_ms;
+    double log_ms, log_amount;
     uint64_t log_steps;
 };
 
@@ -49,8 +49,9 @@ struct progress {
  */
 void progress_open(struct progress *progress, bool quiet, bool shared, uint64_t every);
 
-/* Takes a step's figures, whose `ms` is that of `timed` steps since the step before (0: unknown), and prints
- * or logs them if it is time to, or `must`: then figures->ms is the mean since the line before. */
+/* Takes a step's figures, whose `ms` is that of each of `timed` steps since the step before (0: unknown), and
+ * whose per_s is the samples or tokens of one of them. Prints or logs them if it is time to, or `must`: then
+ * figures->ms is the mean since the line before, and per_s a speed. */
 void progress_step(struct progress *progress, struct progress_figures *figures, uint64_t timed, bool must);
 
 /* Prints how far a validation is, if it is time to. */

@@ -1,7 +1,9 @@
 /* Opens device, memory and trainer for one model, or hands the run to pair.c or replicas.c. */
 #include "harness/train/train.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/profile/profile_nvtx.h"
 #include "harness/train/checkpoint.h"
@@ -67,6 +69,19 @@ static enum status check_options(const struct train_options *options)
                                          "--prune=0.5");
     if (options->prune_steps && options->prune <= 0.0)
         return status_fail(STATUS_USAGE, "--prune-steps needs --prune=R");
+    if (options->find_batch && options->auto_accum)
+        return status_fail(STATUS_USAGE,
+                           "--find-batch makes the batch smaller, --auto-accum keeps the update's "
+                           "size: choose one");
+    if (options->replicas && options->device &&
+        (!strcmp(options->replicas, "all") || !strcmp(options->replicas, "mpi")))
+        return status_fail(STATUS_USAGE,
+                           "--replicas=%s uses every visible device: not with --device=%llu; "
+                           "CUDA_VISIBLE_DEVICES chooses among them",
+                           options->replicas, (unsigned long long)options->device);
+    if (options->save && !options->steps && options->prune <= 0.0 && options->quantize == QUANTIZE_NONE)
+        return status_fail(STATUS_USAGE, "--save=%s has nothing to save: --steps=0 only validates",
+                           options->save);
     if (options->replicas && (options->find_batch || options->auto_accum))
         return status_fail(STATUS_USAGE, "--replicas does not go with --find-batch or --auto-accum");
     return STATUS_OK;
@@ -103,6 +118,8 @@ static enum status run_on(struct train_options *options, struct cuda_device *dev
 
     if (status)
         return status;
+    /* The peak is the training's, not that of trials, which hold some memory back. */
+    atomic_store(&supply->budget->peak, atomic_load(&supply->budget->used));
     status = run_with_batch(options, device, supply, &trained);
     /* A batch that fitted in the trial may not fit now: tries smaller ones in this process. */
     while (status == STATUS_NO_MEMORY && !trained && fit_less(options))

@@ -222,7 +222,7 @@ enum status trainer_reopen(struct trainer *trainer, uint64_t batch, uint64_t acc
     close_run(trainer);
     trainer->options.batch = batch;
     trainer->options.accumulate = accumulate;
-    trainer->step = trainer->micro = 0;
+    trainer->step = trainer->micro = trainer->first_micro = 0;
     trainer->timing = false;
     status = supply_trim(trainer->supply, trainer->device->stream);
     return status ? status : open_run(trainer);
@@ -367,8 +367,8 @@ static enum status run_graph(struct trainer *trainer, struct input_set *set, boo
     return status;
 }
 
-/* Counts what this batch needs; what a sample needs changes only with its length. */
-static void count_flops(struct trainer *trainer, const struct input_set *set)
+/* Counts this batch and what it needs; what a sample needs changes only with its length. */
+static void count_batch(struct trainer *trainer, const struct input_set *set)
 {
     if (trainer->sample_flops <= 0.0 || trainer->flops_length != set->length) {
         struct flops flops = flops_of_sample(&trainer->model, set->length);
@@ -377,6 +377,8 @@ static void count_flops(struct trainer *trainer, const struct input_set *set)
         trainer->flops_length = set->length;
     }
     trainer->step_flops += trainer->sample_flops * (double)set->count;
+    trainer->samples += set->count;
+    trainer->tokens += set->count * (uint64_t)set->length;
 }
 
 static enum status step_batch(struct trainer *trainer, bool first, bool last)
@@ -389,7 +391,7 @@ static enum status step_batch(struct trainer *trainer, bool first, bool last)
     if (!status)
         status = input_take(&trainer->input, &set);
     if (!status)
-        count_flops(trainer, set);
+        count_batch(trainer, set);
     /* The copy of the next batch overlaps the work on this one. */
     if (!status)
         status = input_prefetch(&trainer->input, &next);
@@ -407,6 +409,7 @@ enum status trainer_step(struct trainer *trainer)
     uint64_t parts = trainer->options.accumulate;
     struct profile *profile = trainer->trial ? NULL : trainer->profile;
     uint64_t left = trainer->options.steps - trainer->step;
+    uint64_t before = trainer->samples;
     enum status status = profile_begin_step(profile, trainer->step, left);
 
     if (!status)
@@ -414,7 +417,7 @@ enum status trainer_step(struct trainer *trainer)
     if (!trainer_is_good(trainer))
         return STATUS_FAILED;
     if (trainer->options.graph) {
-        trainer->graph_from = INPUT_SETS * parts;
+        trainer->graph_from = trainer->first_micro + INPUT_SETS * parts;
         trainer->optim.keep_grads = true;
     }
     trainer->step_flops = 0.0;
@@ -426,6 +429,7 @@ enum status trainer_step(struct trainer *trainer)
         return status;
     trainer->step++;
     trainer->timed_steps += trainer->timing;
+    trainer->timed_samples += trainer->timing ? trainer->samples - before : 0;
     trainer->timed_flops += trainer->timing ? trainer->step_flops : 0.0;
     return trainer_reports_now(trainer) ? trainer_queue_report(trainer) : STATUS_OK;
 }

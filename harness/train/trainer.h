@@ -25,6 +25,7 @@ struct trainer_report {
     struct trainer_figures *figures; /* pinned */
     cudaEvent_t done;
     uint64_t step;
+    uint64_t amount; /* of samples or tokens until then */
     bool waiting;
 };
 
@@ -89,12 +90,16 @@ struct trainer {
     uint64_t timed_from; /* step */
     uint64_t timed_steps;
     double timed_ms;
-    double sample_flops; /* of one sample of flops_length tokens, forward and backward */
+    uint64_t samples, tokens; /* of this replica in all steps queued; tokens: 0 for pictures */
+    uint64_t timed_samples;
+    uint64_t mark_amount; /* samples or tokens until mark_step */
+    double sample_flops;  /* of one sample of flops_length tokens, forward and backward */
     int flops_length;
     double step_flops, timed_flops; /* of the last step queued, and of the timed ones */
     bool timing;
     cudaGraphExec_t graph[TRAINER_GRAPHS];
-    uint64_t graph_from;     /* micro batches before the first capture */
+    uint64_t first_micro;    /* `micro` before the first batch: not 0 after a resume */
+    uint64_t graph_from;     /* the first capture is at this `micro`, or after the steps of a profile */
     struct profile *profile; /* NULL: none is asked for */
     bool small;              /* loaded from a small checkpoint: no update is possible */
     bool keep_input;         /* a step does not release its batch: dump_step does */
@@ -111,6 +116,13 @@ void trainer_close(struct trainer *trainer);
 
 /* Opens the dataset that the options ask for. Any thread may read it. */
 enum status trainer_open_dataset(struct dataset **out, const struct train_options *options);
+
+/* Returns how much of the data this replica has read: tokens of a text, else samples. --vary uses less than
+ * whole batches. */
+static inline uint64_t trainer_amount(const struct trainer *trainer)
+{
+    return trainer->tokens ? trainer->tokens : trainer->samples;
+}
 
 /* Returns true unless replicas have lost each other. Wait for the device before you rely on it. */
 static inline bool trainer_is_good(const struct trainer *trainer)

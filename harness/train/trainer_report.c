@@ -42,25 +42,32 @@ enum status trainer_queue_report(struct trainer *trainer)
     if (!status)
         status = cuda_device_status(cudaEventRecord(report->done, stream), "recording an event");
     report->step = trainer->step;
+    report->amount = trainer_amount(trainer);
     report->waiting = true;
     trainer->reported = trainer_now();
     return status;
 }
 
 /* Milliseconds of each step since the mark, by the device's clock; 0 if they are not known. *steps says how
- * many they are. Moves the mark to this report. */
-static double step_ms(struct trainer *trainer, const struct trainer_report *report, uint64_t *steps)
+ * many they are, *amount how many samples or tokens one of them had on average. Moves the mark to this
+ * report. */
+static double step_ms(struct trainer *trainer, const struct trainer_report *report, uint64_t *steps,
+                      double *amount)
 {
     float ms = 0.0f;
 
     *steps = 0;
+    *amount = 0.0;
     if (!trainer->mark || report->step <= trainer->mark_step)
         return 0.0;
     *steps = report->step - trainer->mark_step;
     if (cudaEventElapsedTime(&ms, trainer->mark, report->done) != cudaSuccess)
         *steps = 0;
+    else
+        *amount = (double)(report->amount - trainer->mark_amount) / (double)*steps;
     trainer->mark = report->done;
     trainer->mark_step = report->step;
+    trainer->mark_amount = report->amount;
     return *steps ? (double)ms / (double)*steps : 0.0;
 }
 
@@ -77,8 +84,6 @@ static double peak_ms(const struct trainer *trainer)
 static void print_report(struct trainer *trainer, const struct trainer_report *report)
 {
     const struct train_options *options = &trainer->options;
-    uint64_t length = (uint64_t)dataset_spec(trainer->dataset)->length;
-    uint64_t samples = options->batch * options->accumulate * (trainer->shards ? trainer->shards : 1);
     char model[16], precision[16];
     struct progress_figures figures = {
         .model = train_options_choice("model", options->model, model, sizeof(model)),
@@ -87,8 +92,7 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
         .steps = options->steps,
         .loss = (double)trainer->loss_last,
         .rate = (double)report->figures->scalars.rate,
-        .tokens = length > 0,
-        .per_s = (double)(length ? samples * length : samples),
+        .tokens = trainer->tokens > 0,
         .held = supply_held(trainer->supply),
         .peak = atomic_load(&trainer->supply->budget->peak),
         .skipped = (double)report->figures->scalars.skipped,
@@ -96,7 +100,8 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
     };
     uint64_t timed;
 
-    figures.ms = step_ms(trainer, report, &timed);
+    figures.ms = step_ms(trainer, report, &timed, &figures.per_s);
+    figures.per_s *= (double)(trainer->shards ? trainer->shards : 1);
     if (!trainer->shard && !trainer->trial)
         progress_step(&trainer->progress, &figures, timed,
                       report->step == trainer->first_step + 1 || report->step == options->steps);
@@ -106,10 +111,13 @@ static void print_report(struct trainer *trainer, const struct trainer_report *r
 static enum status stop_for_bad_step(struct trainer *trainer)
 {
     const char *save = trainer->options.save;
-    char replica[32] = "";
+    char replica[32] = "", model[16];
 
     if (trainer->shards > 1)
         snprintf(replica, sizeof(replica), " (replica %llu)", (unsigned long long)trainer->shard);
+    else if (trainer->options.pair.given)
+        snprintf(replica, sizeof(replica), " (%s)",
+                 train_options_choice("model", trainer->options.model, model, sizeof(model)));
     status_fail(STATUS_NOT_FINITE,
                 "the loss or a gradient of step %llu%s is not finite: the training stops%s%s%s",
                 (unsigned long long)trainer->bad_step, replica, save ? "; " : "", save ? save : "",
@@ -185,6 +193,7 @@ enum status trainer_time(struct trainer *trainer, bool on)
     trainer->timing = on;
     trainer->mark = on ? trainer->start : trainer->mark;
     trainer->mark_step = on ? trainer->step : trainer->mark_step;
+    trainer->mark_amount = on ? trainer_amount(trainer) : trainer->mark_amount;
     if (on)
         return cuda_device_status(cudaEventRecord(trainer->start, stream), "recording an event");
     status = cuda_device_status(cudaEventRecord(trainer->stop, stream), "recording an event");
@@ -204,11 +213,10 @@ double trainer_step_ms(const struct trainer *trainer)
 
 double trainer_samples_per_s(const struct trainer *trainer)
 {
-    const struct train_options *options = &trainer->options;
-    double ms = trainer_step_ms(trainer);
     uint64_t shards = trainer->shards ? trainer->shards : 1;
 
-    return ms > 0.0 ? 1e3 * (double)(options->batch * options->accumulate * shards) / ms : 0.0;
+    return trainer->timed_ms > 0.0 ? 1e3 * (double)(trainer->timed_samples * shards) / trainer->timed_ms
+                                   : 0.0;
 }
 
 double trainer_flops_per_s(const struct trainer *trainer)

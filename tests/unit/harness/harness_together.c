@@ -91,6 +91,18 @@ static void test_a_pair_validates_as_each_would_alone_in_every_mode(void)
     }
 }
 
+/* In threads: without an end, the other one would train on for what nobody is told. */
+static void test_a_model_that_fails_ends_the_other_of_its_pair(void)
+{
+    train_shell("1x256M",
+                "timeout 60 \"$TRAIN\" --pair gpt mlp --pair-mode=threads --layers=1 --width=32 --heads=2 "
+                "--length=16 --hidden=32 --batch=4 --rate=10 --momentum=0.99 --steps=1000000 --quiet",
+                0);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NOT_FINITE, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "(mlp) is not finite"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+}
+
 static void test_replicas_are_one_large_batch(void)
 {
     double loss;
@@ -174,6 +186,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_pair_trains_as_each_would_alone);
     RUN_TEST(test_a_pair_validates_as_each_would_alone_in_every_mode);
+    RUN_TEST(test_a_model_that_fails_ends_the_other_of_its_pair);
     RUN_TEST(test_replicas_are_one_large_batch);
     RUN_TEST(test_replicas_give_the_same_bits_in_every_way);
     RUN_TEST(test_replicas_accumulate_as_one_does);

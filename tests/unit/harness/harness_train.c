@@ -111,6 +111,40 @@ static void test_out_of_memory_says_what_was_asked_and_free(void)
     }
 }
 
+static double samples_of_a_step(void)
+{
+    return atof(train_field("samples_per_s")) * atof(train_field("step_ms")) / 1e3;
+}
+
+/* --vary takes from a quarter to all of a batch. */
+static void test_the_speed_is_that_of_the_samples_that_were_used(void)
+{
+    const char *line;
+    double ms, tokens;
+
+    TRAIN("1x256M", "--hidden=64", "--batch=32", "--accumulate=2", "--steps=30", "--quiet");
+    TEST_ASSERT_DOUBLE_WITHIN(2.0, 64.0, samples_of_a_step());
+    TRAIN("1x256M", "--hidden=64", "--batch=32", "--accumulate=2", "--steps=30", "--quiet", "--vary");
+    TEST_ASSERT_DOUBLE_WITHIN(10.0, 40.0, samples_of_a_step());
+    TRAIN("1x256M", "--model=gpt", "--layers=1", "--width=16", "--heads=2", "--length=64", "--batch=16",
+          "--steps=30", "--report-every=30", "--val-batches=1", "--vary");
+    line = strstr(train_said.err, "step=30/30");
+    TEST_ASSERT_NOT_NULL_MESSAGE(line, train_said.err);
+    ms = atof(strstr(line, "ms=") + 3);
+    tokens = atof(strstr(line, "tokens_per_s=") + 13);
+    TEST_ASSERT_DOUBLE_WITHIN(110.0, 400.0, tokens * ms / 1e3); /* 10 of 16 samples, 40 of 64 tokens */
+}
+
+static void test_options_that_contradict_each_other_are_refused(void)
+{
+    TRAIN("1x256M", "--find-batch", "--auto-accum");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "choose one"), train_said.err);
+    TRAIN("2x256M", "--replicas=all", "--device=1");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "CUDA_VISIBLE_DEVICES"), train_said.err);
+}
+
 static void test_bad_options_end_with_a_message(void)
 {
     TRAIN("1x256M", "--batch=0");
@@ -240,6 +274,8 @@ int main(void)
     RUN_TEST(test_the_seed_decides_the_run);
     RUN_TEST(test_the_arena_takes_its_share_of_what_is_free);
     RUN_TEST(test_out_of_memory_says_what_was_asked_and_free);
+    RUN_TEST(test_the_speed_is_that_of_the_samples_that_were_used);
+    RUN_TEST(test_options_that_contradict_each_other_are_refused);
     RUN_TEST(test_bad_options_end_with_a_message);
     RUN_TEST(test_an_impossible_batch_is_reported);
     RUN_TEST(test_a_budget_is_kept_to);
