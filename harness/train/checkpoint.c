@@ -36,6 +36,12 @@ static void set_scale(uint8_t scalars[CHECKPOINT_SCALARS_BYTES], float scale)
     memcpy(scalars + offsetof(struct ops_scalars, scale), &scale, sizeof(scale));
 }
 
+/* With --on-nan=skip or go a run saves after a bad step. That is no reason to stop the one that resumes. */
+static void forget_bad_step(uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
+{
+    memset(scalars + offsetof(struct ops_scalars, bad_step), 0, sizeof(uint64_t));
+}
+
 static void fit_scale(const struct train_options *options, uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
 {
     struct ops_scalars saved;
@@ -128,15 +134,19 @@ static enum status write_kind(struct trainer *trainer, struct checkpoint_file *f
 enum status checkpoint_can_save(const char *path)
 {
     struct checkpoint_file file = {.path = path};
-    char folder[PATH_MAX];
+    char temporary[PATH_MAX];
     struct stat info;
 
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return status_fail(STATUS_FAILED,
                            "--save=%s: it exists and is not a regular file, so it is not replaced", path);
-    checkpoint_place_folder(path, folder);
-    return access(folder, W_OK | X_OK) ? checkpoint_file_fail(&file, "the checkpoint cannot be created")
-                                       : STATUS_OK;
+    /* Permissions alone do not tell: root has all of them, also where nothing can be created. */
+    file.fd = checkpoint_place_create(path, temporary);
+    if (file.fd < 0)
+        return checkpoint_file_fail(&file, "the checkpoint cannot be created");
+    unlink(temporary);
+    close(file.fd);
+    return STATUS_OK;
 }
 
 static enum status save(struct trainer *trainer, const char *path, uint64_t keep, enum checkpoint_kind kind)
@@ -239,7 +249,8 @@ static enum status check_model(struct trainer *trainer, struct checkpoint_file *
 
     describe(trainer, name, sizeof(name));
     if (strcmp(name, header->name) != 0)
-        return status_fail(STATUS_FAILED, "--resume=%s: it is of another model: %s, but this one is %s",
+        return status_fail(STATUS_FAILED,
+                           "--resume=%s: it is of another model or optimizer: %s, but this one is %s",
                            file->path, header->name, name);
     if (header->param_count != (uint32_t)model->param_count)
         return status_fail(STATUS_FAILED,
@@ -254,6 +265,15 @@ static enum status check_model(struct trainer *trainer, struct checkpoint_file *
                 "--resume=%s: it is of another model: parameter %d is %u x %u, but here %u x %u", file->path,
                 p, entries[p].rows, entries[p].cols, (uint32_t)param->rows, (uint32_t)param->cols);
     }
+    /* The seed chooses the files for validation: with another one, files that were trained on would be
+     * validated with. */
+    if (header->data_seed != trainer->options.seed &&
+        (trainer->options.steps > header->step || trainer->options.data))
+        return status_fail(
+            STATUS_FAILED,
+            "--resume=%s: it was trained with --seed=%llu, and now it is --seed=%llu: the seed "
+            "chooses samples and their order, so use the same",
+            file->path, (unsigned long long)header->data_seed, (unsigned long long)trainer->options.seed);
     if (small && trainer->options.steps > header->step)
         return status_fail(STATUS_FAILED,
                            "--resume=%s: it holds weights without the optimizer's state, for evaluation: "
@@ -288,7 +308,7 @@ static enum status read_contents(struct trainer *trainer, struct checkpoint_file
     if (status)
         return status;
     trainer->step = header->step;
-    trainer->micro = header->micro;
+    trainer->micro = trainer->first_micro = header->micro;
     trainer->val_best = isfinite(header->val_best) && header->val_best > 0.0 ? header->val_best : 0.0;
     return input_seek(&trainer->input, &(struct pipeline_position){.seed = header->data_seed,
                                                                    .samples = header->data_samples});
@@ -311,6 +331,7 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
         status = check_model(trainer, &file, &header, entries);
     if (!status) {
         fit_scale(&trainer->options, header.scalars);
+        forget_bad_step(header.scalars);
         status = read_contents(trainer, &file, &header, entries);
     }
     free(entries);

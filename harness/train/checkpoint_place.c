@@ -14,7 +14,8 @@
 
 #define TEMPORARY ".tmp-"
 
-void checkpoint_place_folder(const char *path, char folder[PATH_MAX])
+/* Writes the folder of `path`, with a slash at its end, or ".". */
+static void folder_of(const char *path, char folder[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
 
@@ -25,7 +26,7 @@ static int open_folder(const char *path)
 {
     char folder[PATH_MAX];
 
-    checkpoint_place_folder(path, folder);
+    folder_of(path, folder);
     return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 

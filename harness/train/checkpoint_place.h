@@ -7,9 +7,6 @@
 #include <limits.h>
 #include <stdint.h>
 
-/* Writes the folder of `path`, with a slash at its end, or ".". */
-void checkpoint_place_folder(const char *path, char folder[PATH_MAX]);
-
 /* Creates a file beside `path` under a name that no other process has, and writes that name to `temporary`.
  * Returns its descriptor, whose lock says that its writer lives. Removes those of writers that have died. */
 int checkpoint_place_create(const char *path, char temporary[PATH_MAX]);

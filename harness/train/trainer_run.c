@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "harness/train/checkpoint.h"
 #include "harness/train/dump.h"
@@ -49,6 +50,18 @@ static enum status save_best(struct trainer *trainer)
     return checkpoint_save(trainer, path, 1);
 }
 
+/* The last validation comes after the last checkpoint, so that a failure in it loses no step. If it found the
+ * lowest loss, FILE has to know: a run that resumes from it would replace FILE.best by something worse. */
+static enum status save_again(struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+    bool matters = options->save_best || options->validate_every;
+
+    if (!options->save || !matters || trainer->saved_step != trainer->step)
+        return STATUS_OK;
+    return checkpoint_save(trainer, options->save, 1);
+}
+
 enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
     const struct train_options *options = &trainer->options;
@@ -60,8 +73,11 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
     progress_validated(&trainer->progress,
                        train_options_choice("model", options->model, model, sizeof(model)), trainer->step,
                        evaluation->loss, evaluation->accuracy);
-    return options->save && options->save_best && evaluation->best && !trainer->small ? save_best(trainer)
-                                                                                      : STATUS_OK;
+    if (!evaluation->best || trainer->small)
+        return STATUS_OK;
+    if (options->save && options->save_best)
+        status = save_best(trainer);
+    return status ? status : save_again(trainer);
 }
 
 /* A signal has asked for the end. Only replica 0 listens: the others end with it. */
@@ -167,6 +183,16 @@ enum status trainer_end(struct trainer *trainer)
     return status ? status : trainer_read_reports(trainer, true);
 }
 
+/* Returns true if no step was left to train, and the checkpoint that was resumed from is to be in another
+ * file. */
+static bool only_copies(const struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+
+    return options->save && options->resume && options->steps && trainer->step == trainer->first_step &&
+           !trainer->shard && !trainer->small && strcmp(options->save, options->resume) != 0;
+}
+
 enum status trainer_run(struct trainer *trainer)
 {
     enum status status = STATUS_OK;
@@ -182,5 +208,7 @@ enum status trainer_run(struct trainer *trainer)
         if (!status && stop_signal() && !trainer->shard && trainer->step < trainer->options.steps)
             status = stop(trainer);
     }
+    if (!status && only_copies(trainer))
+        status = save(trainer);
     return status ? status : trainer_end(trainer);
 }

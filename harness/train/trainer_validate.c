@@ -93,13 +93,18 @@ static uint64_t validation_batch(const struct train_options *options)
 /* Keeps the best loss. One that is not finite ends the training as a step's does. */
 static enum status note_loss(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
+    uint64_t on_nan = trainer->options.on_nan;
+    bool ends;
+
     if (isfinite(evaluation->loss)) {
         evaluation->best = trainer->val_best <= 0.0 || evaluation->loss < trainer->val_best;
         if (evaluation->best)
             trainer->val_best = evaluation->loss;
         return STATUS_OK;
     }
-    if (trainer->options.on_nan != ON_NAN_STOP || trainer->trial)
+    /* skip: such updates were left out, but what is left at the end is of no use. */
+    ends = on_nan == ON_NAN_STOP || (on_nan == ON_NAN_SKIP && trainer->step >= trainer->options.steps);
+    if (!ends || trainer->trial)
         return STATUS_OK;
     return status_fail(STATUS_NOT_FINITE, "the validation loss at step %llu is not finite (see --on-nan)",
                        (unsigned long long)trainer->step);

@@ -240,11 +240,20 @@ static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
 }
 
+/* Root may do anything in /proc, but nothing can be created there. */
+static void test_a_place_where_nothing_can_be_created_is_reported_before_the_training(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--save=/proc/run.ckpt");
+    TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step=1"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "/proc/run.ckpt"), train_said.err);
+}
+
 static void test_a_missing_folder_is_reported_before_the_training(void)
 {
     TRAIN("1x256M", "--hidden=16", "--steps=1", "--save=/nonexistent/folder/run.ckpt");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
-    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step 1"), train_said.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step=1"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "/nonexistent/folder/run.ckpt"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "No such file"), train_said.err);
 }
@@ -337,6 +346,62 @@ static void test_the_best_validation_is_kept_also_over_a_resume(void)
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
 }
 
+/* The last validation comes after the last checkpoint, which must know of it all the same. */
+static void test_the_last_validation_counts_after_a_resume(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=20", "--save-best", "--keep=2", save);
+    train_went_well();
+    TEST_ASSERT_EQUAL_INT(2, count_files()); /* FILE was written twice, without rotating */
+    copy_file("best");
+    TEST_ASSERT_TRUE(same_file(".best", "best"));
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=22", "--save-best", "--rate=3", save, resume);
+    train_went_well();
+    TEST_ASSERT_TRUE_MESSAGE(atof(train_field("val_loss")) > atof(train_field("val_best")), train_said.out);
+    TEST_ASSERT_TRUE(same_file(".best", "best"));
+}
+
+static void test_a_finished_run_is_copied_to_another_file(void)
+{
+    char other[TRAIN_OPTION + 8];
+
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=3", save);
+    train_went_well();
+    copy_file("before");
+    snprintf(other, sizeof(other), "%s.copy", save);
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=3", "--val-batches=1", other, resume);
+    train_went_well();
+    TEST_ASSERT_TRUE(same_file(".copy", "before"));
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=0", other, resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_USAGE, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--steps=0 only validates"), train_said.err);
+}
+
+/* The seed chooses what is validated with: another one would validate with what was trained on. */
+static void test_another_seed_is_refused(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=2", "--seed=5", save);
+    train_went_well();
+    refuses("it was trained with --seed=5, and now it is --seed=1");
+}
+
+/* A capture that fails shows when the first one is: after a batch for each set of buffers, as in a run that
+ * begins, so that all memory has been taken. */
+static void test_a_resumed_run_captures_its_graph_as_late_as_a_new_one(void)
+{
+    char line[LINE];
+
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=6", "--alloc=cache", save);
+    train_went_well();
+    for (int more = 2; more <= 3; more++) {
+        snprintf(line, sizeof(line),
+                 "GPUCAP_SIM_FAULT=cuStreamBeginCapture_v2:1=2 \"$TRAIN\" --hidden=16 --quiet --steps=%d "
+                 "--alloc=cache --graph --val-batches=1 %s",
+                 6 + more, resume);
+        train_shell("1x256M", line, 0);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(more == 2, train_said.status == 0, train_said.err);
+    }
+}
+
 /* Both write all the time; every file that a reader finds is whole, and nothing else is left. */
 static void test_two_runs_that_save_to_one_path_do_not_break_each_other(void)
 {
@@ -377,6 +442,11 @@ int main(void)
     RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
     RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
     RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
+    RUN_TEST(test_the_last_validation_counts_after_a_resume);
+    RUN_TEST(test_a_finished_run_is_copied_to_another_file);
+    RUN_TEST(test_another_seed_is_refused);
+    RUN_TEST(test_a_resumed_run_captures_its_graph_as_late_as_a_new_one);
+    RUN_TEST(test_a_place_where_nothing_can_be_created_is_reported_before_the_training);
     RUN_TEST(test_two_runs_that_save_to_one_path_do_not_break_each_other);
     RUN_TEST(test_a_missing_folder_is_reported_before_the_training);
     RUN_TEST(test_what_is_not_a_file_is_not_replaced);
