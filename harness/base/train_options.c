@@ -280,3 +280,51 @@ int train_options_choice_value(const char *option, const char *name)
 
     return parse_choice(find(option, strlen(option)), name, &value) ? (int)value : -1;
 }
+
+/* Writes the value as it would be given. */
+static void write_value(const struct train_options *options, const struct option_entry *entry,
+                        char text[OPTION_TEXT_BYTES])
+{
+    const void *field = (const char *)options + entry->offset;
+    const struct option_list *list = field;
+    size_t used = 0;
+
+    text[0] = '\0';
+    switch (entry->type) {
+    case OPTION_FLAG:
+        snprintf(text, OPTION_TEXT_BYTES, "%s", *(const bool *)field ? "on" : "off");
+        break;
+    case OPTION_COUNT:
+    case OPTION_SIZE:
+        snprintf(text, OPTION_TEXT_BYTES, "%llu", (unsigned long long)*(const uint64_t *)field);
+        break;
+    case OPTION_REAL:
+        snprintf(text, OPTION_TEXT_BYTES, "%.10g", *(const double *)field);
+        break;
+    case OPTION_CHOICE:
+        train_options_choice(entry->name, *(const uint64_t *)field, text, OPTION_TEXT_BYTES);
+        break;
+    case OPTION_LIST:
+        for (uint64_t i = 0; i < list->count && used < OPTION_TEXT_BYTES; i++)
+            used += (size_t)snprintf(text + used, OPTION_TEXT_BYTES - used, "%s%llu", i ? "," : "",
+                                     (unsigned long long)list->item[i]);
+        break;
+    case OPTION_TEXT:
+    case OPTION_PAIR:
+        break;
+    }
+}
+
+const char *train_options_difference(const struct train_options *a, const struct train_options *b,
+                                     const char *const *names, char texts[2][OPTION_TEXT_BYTES])
+{
+    for (; *names; names++) {
+        const struct option_entry *entry = find(*names, strlen(*names));
+
+        write_value(a, entry, texts[0]);
+        write_value(b, entry, texts[1]);
+        if (strcmp(texts[0], texts[1]) != 0)
+            return *names;
+    }
+    return NULL;
+}

@@ -111,6 +111,13 @@ void train_options_print_manual(FILE *out);
  * ...) gives "cache". */
 const char *train_options_choice(const char *option, uint64_t value, char *buf, size_t size);
 
+enum { OPTION_TEXT_BYTES = 64 };
+
+/* Compares the options of those names, ended by NULL; not texts. Returns the name of the first that differs,
+ * and writes its values, of a and of b; NULL if all are equal. */
+const char *train_options_difference(const struct train_options *a, const struct train_options *b,
+                                     const char *const *names, char texts[2][OPTION_TEXT_BYTES]);
+
 /* Returns the value of that name, or -1: train_options_choice_value("model", "cnn") is MODEL_CNN. */
 int train_options_choice_value(const char *option, const char *name);
 

@@ -8,7 +8,7 @@
 
 struct comm {
     int rank, size;
-    int local_rank, local_size; /* among the processes on this machine */
+    int local_rank; /* among the processes on this machine */
     /* Copies rank 0's bytes to all ranks. */
     int (*broadcast)(void *bytes, size_t count);
     /* Copies every rank's bytes to all ranks, in the order of the ranks. */

@@ -63,6 +63,5 @@ int comm_mpi_open(size_t table_size, struct comm *out)
     if (error)
         return error;
     MPI_Comm_rank(local, &out->local_rank);
-    MPI_Comm_size(local, &out->local_size);
     return MPI_Comm_free(&local);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/train/agree.h"
 #include "harness/train/buckets.h"
 #include "harness/train/comm.h"
 #include "harness/train/nccl.h"
@@ -100,6 +101,13 @@ static enum status layer_done(void *owner, struct model *model, int layer)
     return buckets_layer_done(&rank->buckets, model, layer);
 }
 
+static enum status begin(void *owner, struct trainer *trainer)
+{
+    struct rank *rank = owner;
+
+    return agree_on_start(&rank->comm, trainer);
+}
+
 static bool is_good(void *owner)
 {
     struct rank *rank = owner;
@@ -129,11 +137,16 @@ static enum status open_nccl(struct rank *rank)
     return status;
 }
 
-static enum status open_reduce(struct rank *rank, int devices)
+static enum status open_reduce(struct rank *rank)
 {
-    bool by_nccl = rank->comm.local_size <= devices;
-    enum status status = STATUS_OK;
+    const struct train_options *options = &rank->trainer->options;
+    bool by_nccl = false;
+    enum status status = agree_on_cards(&rank->comm, (int)options->device, &by_nccl);
 
+    if (status)
+        return status;
+    if (!by_nccl && !options->quiet)
+        fprintf(stderr, "replicas share cards: MPI averages gradients in host memory\n");
     if (by_nccl) {
         status = open_nccl(rank);
     } else {
@@ -141,7 +154,8 @@ static enum status open_reduce(struct rank *rank, int devices)
         status = cuda_device_status(cudaMallocHost((void **)&rank->host, rank->room * sizeof(float)),
                                     "pinned memory for the gradients");
     }
-    rank->trainer->reduce = (struct trainer_reduce){.run = reduce,
+    rank->trainer->reduce = (struct trainer_reduce){.begin = begin,
+                                                    .run = reduce,
                                                     .layer_done = by_nccl ? layer_done : NULL,
                                                     .good = is_good,
                                                     .captures = by_nccl,
@@ -159,7 +173,10 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     struct session_result result = {0};
     int devices = 0;
     float losses[2];
-    enum status status = cuda_device_status(cudaGetDeviceCount(&devices), "looking for CUDA devices");
+    enum status status = agree_on_options(&rank->comm, wanted);
+
+    if (!status)
+        status = cuda_device_status(cudaGetDeviceCount(&devices), "looking for CUDA devices");
 
     if (!status && devices > 0)
         options.device = (uint64_t)(rank->comm.local_rank % devices);
@@ -175,7 +192,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
                               (uint64_t)rank->comm.size);
     rank->trainer = &trainer;
     if (!status)
-        status = open_reduce(rank, devices);
+        status = open_reduce(rank);
     if (!status)
         status = session_run(&trainer, &result);
     losses[0] = result.loss_first;

@@ -128,6 +128,8 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
         status = weights_load(trainer, options->load_weights);
     if (options->resume)
         status = checkpoint_load(trainer, options->resume);
+    if (!status && trainer->reduce.begin)
+        status = trainer->reduce.begin(trainer->reduce.owner, trainer);
     if (!status && options->resume && options->steps && trainer->step >= options->steps && !options->quiet &&
         !trainer->shard)
         fprintf(stderr, "%s is at step %llu: nothing is left to train for --steps=%llu\n", options->resume,

@@ -35,8 +35,12 @@ struct trainer_evaluation {
     bool best; /* lower than all before */
 };
 
+struct trainer;
+
 /* Averages gradients over replicas. `run` is NULL without replicas. */
 struct trainer_reduce {
+    /* Before the first step, with the weights that it starts from. May be NULL. */
+    enum status (*begin)(void *owner, struct trainer *trainer);
     /* After the backward pass and before the update: queues the rest. */
     enum status (*run)(void *owner, struct model *model);
     /* During the backward pass, as a model_listener. May be NULL. */

@@ -21,7 +21,7 @@ enum {
 
 /* Where a rank runs. Process numbers mean the same where boot and namespace are the same. */
 struct place {
-    char boot[40];
+    char boot[WATCH_BOOT_BYTES];
     uint64_t namespace;
     int64_t pid;
 };
@@ -36,18 +36,25 @@ struct watch {
     struct place *place;
 };
 
-static void find_place(struct place *place)
+void watch_read_boot(char boot[WATCH_BOOT_BYTES])
 {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+
+    memset(boot, 0, WATCH_BOOT_BYTES);
+    if (!file)
+        return;
+    if (!fgets(boot, WATCH_BOOT_BYTES, file))
+        boot[0] = 0;
+    fclose(file);
+}
+
+static void find_place(struct place *place)
+{
     struct stat status;
 
     memset(place, 0, sizeof(*place));
     place->pid = getpid();
-    if (file) {
-        if (!fgets(place->boot, sizeof(place->boot), file))
-            place->boot[0] = 0;
-        fclose(file);
-    }
+    watch_read_boot(place->boot);
     if (!stat("/proc/self/ns/pid", &status))
         place->namespace = status.st_ino;
 }

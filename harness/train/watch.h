@@ -10,6 +10,11 @@
 #include "harness/train/comm.h"
 #include "harness/train/nccl.h"
 
+enum { WATCH_BOOT_BYTES = 40 };
+
+/* Reads what names this machine since it started; empty if there is no such name. */
+void watch_read_boot(char boot[WATCH_BOOT_BYTES]);
+
 struct watch;
 
 /* Every rank must call this. `nccl` may be NULL. Where the kernel cannot watch processes, MPI alone does. */

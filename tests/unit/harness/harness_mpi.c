@@ -49,6 +49,56 @@ static void test_replicas_with_a_card_each_are_one_large_batch(void)
     four_are_one_large_batch("4x256M", "--bucket=1K --alloc=cache --graph");
 }
 
+#define SHORT "\"$TRAIN\" --hidden=32 --steps=3 --batch=8 --val-batches=1 --replicas=mpi"
+
+/* NCCL needs a card for each rank. Whether they have one does not depend on what each of them can see. */
+static void test_nccl_averages_where_each_rank_has_a_card(void)
+{
+    static const char *const lines[] = {
+        MPIRUN "-np 2 " SHORT,
+        MPIRUN "-np 1 env CUDA_VISIBLE_DEVICES=0 " SHORT " : -np 1 env CUDA_VISIBLE_DEVICES=1 " SHORT,
+        MPIRUN "-np 1 env CUDA_VISIBLE_DEVICES=0 " SHORT " : -np 1 " SHORT,
+        MPIRUN "-np 1 " SHORT " : -np 1 env CUDA_VISIBLE_DEVICES=0 " SHORT,
+    };
+
+    for (int i = 0; i < 4; i++) {
+        train_shell("2x256M", lines[i], 0);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(i == 3, strstr(train_said.err, "replicas share cards") != NULL,
+                                      train_said.err);
+    }
+}
+
+/* Otherwise they would average gradients of different things, or wait for each other. */
+static void test_a_rank_with_other_options_is_named(void)
+{
+    train_shell("2x256M", MPIRUN "-np 1 " SHORT " : -np 1 " SHORT " --hidden=24,8 --quiet", 0);
+    TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(train_said.err, "replica 1 of 2 has --hidden=24,8, but replica 0 has --hidden=32: start all"),
+        train_said.err);
+    TEST_ASSERT_EQUAL_STRING("", train_said.out);
+}
+
+/* As on machines that have a file of that name each. */
+static void test_a_rank_with_another_file_is_named(void)
+{
+    const char *folder = train_make_folder();
+    char line[2048];
+
+    snprintf(line, sizeof(line),
+             "for steps in 1 2; do \"$TRAIN\" --hidden=32 --batch=8 --quiet --steps=$steps "
+             "--save=%s/$steps || exit 9; done; " MPIRUN "-np 1 " SHORT " --resume=%s/1 : -np 1 " SHORT
+             " --resume=%s/2",
+             folder, folder, folder);
+    train_shell("2x256M", line, 0);
+    train_remove_folder(folder);
+    TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "replica 1 of 2 starts at step 2 from other weights "
+                                                        "than replica 0, which is at step 1"),
+                                 train_said.err);
+}
+
 #define ENDLESS "\"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet"
 
 static void failing_ends_the_job(const char *cards)
@@ -100,6 +150,9 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_replicas_of_four_processes_are_one_large_batch);
     RUN_TEST(test_replicas_with_a_card_each_are_one_large_batch);
+    RUN_TEST(test_nccl_averages_where_each_rank_has_a_card);
+    RUN_TEST(test_a_rank_with_other_options_is_named);
+    RUN_TEST(test_a_rank_with_another_file_is_named);
     RUN_TEST(test_a_replica_that_fails_ends_the_job);
     RUN_TEST(test_a_replica_that_fails_on_the_way_ends_the_job);
     RUN_TEST(test_a_killed_replica_ends_the_job);

@@ -1,0 +1,20 @@
+/* What the processes of an MPI job must have in common before they train together: options, and the weights
+ * and the step that they start from. Otherwise the average of their gradients would mean nothing, or they
+ * would wait for each other without an end. Each function is collective: all ranks call it. */
+#ifndef HARNESS_AGREE_H
+#define HARNESS_AGREE_H
+
+#include "harness/train/comm.h"
+#include "harness/train/trainer.h"
+
+/* Fails on a rank whose options are not those of rank 0, as far as they decide what is computed. */
+enum status agree_on_options(struct comm *comm, const struct train_options *options);
+
+/* Sets *apart to whether each rank has a card of its own, wherever it runs and whatever devices it sees. */
+enum status agree_on_cards(struct comm *comm, int device, bool *apart);
+
+/* Fails on a rank that starts from another step or from other weights than rank 0. Reads the weights if they
+ * come from a file; waits for the device then. */
+enum status agree_on_start(struct comm *comm, struct trainer *trainer);
+
+#endif
