@@ -10,6 +10,7 @@
 #include "harness/train/buckets.h"
 #include "harness/train/comm.h"
 #include "harness/train/nccl.h"
+#include "harness/train/option_notes.h"
 #include "harness/train/replicas.h"
 #include "harness/train/session.h"
 #include "harness/train/watch.h"
@@ -183,6 +184,8 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     options.quiet = options.quiet || rank->comm.rank > 0;
     if (rank->comm.rank > 0)
         options.save = NULL;
+    if (!status && !options.quiet)
+        option_notes_print(&options, stderr);
     if (!status)
         status = cuda_device_open(&device, options.device);
     if (!status)

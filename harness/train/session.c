@@ -14,10 +14,15 @@
 void session_read_result(struct trainer *trainer, struct session_result *result)
 {
     struct ops_scalars scalars = {0};
-    struct pipeline_stats stats = {0};
+    struct pipeline_stats stats = {0}, val_stats = {0};
     uint64_t steps = trainer->step - trainer->first_step;
 
     pipeline_get_stats(feed_pipeline(trainer->input.feed), &stats);
+    result->corrupt = stats.corrupt;
+    if (trainer->val_input.feed) {
+        pipeline_get_stats(feed_pipeline(trainer->val_input.feed), &val_stats);
+        result->corrupt += val_stats.corrupt;
+    }
     result->format = dataset_format_name(trainer->dataset);
     result->decoder = trainer->input.decoder;
     result->decoded = trainer->input.decoded;
@@ -97,6 +102,8 @@ void session_print_result(const struct session_result *result)
     if (result->format && !strcmp(result->format, "folder"))
         printf(" decode=%s decoded_on_gpu=%llu", result->decoder ? "gpu" : "cpu",
                (unsigned long long)result->decoded);
+    if (result->corrupt)
+        printf(" corrupt=%llu", (unsigned long long)result->corrupt);
     printf(" peak_bytes=%zu", result->peak_bytes);
     for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
         printf(" peak_%s=%zu", mem_kind_name((enum mem_kind)kind), result->peak_kind[kind]);

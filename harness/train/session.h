@@ -26,6 +26,7 @@ struct session_result {
     const char *format; /* of the data */
     uint64_t decoded;   /* pictures that the device has decoded, in training */
     bool decoder;       /* it decodes JPEG files */
+    uint64_t corrupt;   /* files that --corrupt=skip left out */
     float skipped;      /* updates left out, by the loss scale or by --on-nan=skip */
 };
 

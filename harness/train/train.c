@@ -8,6 +8,7 @@
 #include "harness/profile/profile_nvtx.h"
 #include "harness/train/checkpoint.h"
 #include "harness/train/fit.h"
+#include "harness/train/option_notes.h"
 #include "harness/train/pair.h"
 #include "harness/train/progress.h"
 #include "harness/train/replicas.h"
@@ -79,7 +80,8 @@ static enum status check_options(const struct train_options *options)
                            "--replicas=%s uses every visible device: not with --device=%llu; "
                            "CUDA_VISIBLE_DEVICES chooses among them",
                            options->replicas, (unsigned long long)options->device);
-    if (options->save && !options->steps && options->prune <= 0.0 && options->quantize == QUANTIZE_NONE)
+    if (options->save && !options->save_best && !options->steps && options->prune <= 0.0 &&
+        options->quantize == QUANTIZE_NONE)
         return status_fail(STATUS_USAGE, "--save=%s has nothing to save: --steps=0 only validates",
                            options->save);
     if (options->replicas && (options->find_batch || options->auto_accum))
@@ -157,6 +159,8 @@ enum status train_run(const struct train_options *options)
         status = profile_can_write(options->profile);
     if (status)
         return status;
+    if (!options->quiet && !(options->replicas && !strcmp(options->replicas, "mpi"))) /* there: rank 0 */
+        option_notes_print(options, stderr);
     if (options->profile || options->nvtx)
         profile_nvtx_open();
     if (options->save)

@@ -1,6 +1,7 @@
 /* Opening and closing a training, and its step: eager, or captured once and replayed. */
 #include "harness/train/trainer.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -71,6 +72,9 @@ static enum status open_model(struct trainer *trainer)
     struct data_spec spec = *dataset_spec(trainer->dataset);
     enum status status;
 
+    if (spec.kind == DATA_TOKENS && (uint64_t)spec.vocabulary > options->vocabulary)
+        return status_fail(STATUS_USAGE, "--vocabulary=%llu: the tokens of %s need %d",
+                           (unsigned long long)options->vocabulary, options->data, spec.vocabulary);
     /* The vocabulary may be larger than the text needs: round sizes are faster. */
     if (spec.kind == DATA_TOKENS && (uint64_t)spec.vocabulary < options->vocabulary)
         spec.vocabulary = (int)options->vocabulary;
@@ -200,6 +204,7 @@ enum status trainer_open_shard(struct trainer *trainer, const struct train_optio
 
     memset(trainer, 0, sizeof(*trainer));
     trainer->options = *options;
+    trainer->loss_first = trainer->loss_last = NAN; /* until a step is done */
     trainer->device = device;
     trainer->supply = supply;
     trainer->shard = shard->index;

@@ -145,6 +145,31 @@ static void test_options_that_contradict_each_other_are_refused(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "CUDA_VISIBLE_DEVICES"), train_said.err);
 }
 
+/* A training that ignores what it was told looks like one that follows it. */
+static void test_options_without_effect_are_named(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=1", "--dropout=0.5", "--width=64", "--loss-scale=4",
+          "--val-batches=1");
+    train_went_well();
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(train_said.err, "note: --dropout=0.5 has no effect here: it needs --model=gpt"),
+        train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --width=64 has"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --loss-scale=4 has"), train_said.err);
+    TRAIN("1x256M", "--pair=mlp,gpt", "--hidden=16", "--layers=1", "--width=16", "--heads=2", "--length=8",
+          "--batch=4", "--steps=1", "--val-batches=1", "--precision=fp16", "--loss-scale=4");
+    train_went_well();
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "note: "), train_said.err);
+}
+
+static void test_no_loss_is_told_where_no_step_was_done(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=0", "--quiet", "--val-batches=1");
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("nan", train_field("loss_first"));
+    TEST_ASSERT_EQUAL_STRING("nan", train_field("loss_last"));
+}
+
 static void test_bad_options_end_with_a_message(void)
 {
     TRAIN("1x256M", "--batch=0");
@@ -276,6 +301,8 @@ int main(void)
     RUN_TEST(test_out_of_memory_says_what_was_asked_and_free);
     RUN_TEST(test_the_speed_is_that_of_the_samples_that_were_used);
     RUN_TEST(test_options_that_contradict_each_other_are_refused);
+    RUN_TEST(test_options_without_effect_are_named);
+    RUN_TEST(test_no_loss_is_told_where_no_step_was_done);
     RUN_TEST(test_bad_options_end_with_a_message);
     RUN_TEST(test_an_impossible_batch_is_reported);
     RUN_TEST(test_a_budget_is_kept_to);

@@ -90,6 +90,10 @@ static void test_it_learns_from_text(void)
           "--batch=4", "--quiet");
     assert_learned();
     TEST_ASSERT_TRUE(atof(train_field("val_loss")) < 5.5);
+    TRAIN("1x256M", path, "--model=gpt", "--length=16", "--width=16", "--layers=1", "--heads=2",
+          "--vocabulary=50", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_USAGE, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--vocabulary=50: the tokens of "), train_said.err);
 }
 
 static void test_where_pictures_are_prepared_and_by_how_many_does_not_matter(void)
@@ -142,6 +146,7 @@ static void test_a_broken_picture_ends_the_run_or_is_skipped(void)
           "--corrupt=skip");
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "dark/broken.jpg"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("1", train_field("corrupt"));
 }
 
 static void test_bad_data_is_named_before_anything_runs(void)

@@ -1,0 +1,13 @@
+/* Notes on options that were given but do nothing in this run. */
+#ifndef HARNESS_OPTION_NOTES_H
+#define HARNESS_OPTION_NOTES_H
+
+#include <stdio.h>
+
+#include "harness/base/train_options.h"
+
+/* Writes a line for each option that differs from its default and has no effect: a training that ignores
+ * what it was told looks like one that follows it. */
+void option_notes_print(const struct train_options *options, FILE *out);
+
+#endif
