@@ -64,20 +64,23 @@ static enum status count_devices(int *count)
 
     if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver)
         status_fail(status,
-                    "without a GPU, train runs on a simulated one: gpucap run --sim=1x8G -- train ...");
+                    "without a GPU, train runs on a simulated one: gpucap run --sim=1x8G -- train ...; "
+                    "fleet has an option --sim");
     return status;
 }
 
 /* The calls that make the context are the first ones to take device memory. */
 static enum status context_status(cudaError_t error, const char *what)
 {
-    enum status status = cuda_device_status(error, what);
-
-    if (status == STATUS_NO_MEMORY)
-        status_fail(status,
-                    "the CUDA context itself does not fit: it takes some hundred MiB of a GPU before the "
-                    "first allocation; a larger cap (gpucap run --max) or more free memory is needed");
-    return status;
+    /* In one line: it is the one that fleet shows. */
+    if (error == cudaErrorMemoryAllocation)
+        return status_fail(
+            STATUS_NO_MEMORY,
+            "%s: out of memory: the CUDA context itself does not fit: it takes some hundred MiB "
+            "of a GPU before the first allocation; a larger cap (gpucap run --max) or more "
+            "free memory is needed",
+            what);
+    return cuda_device_status(error, what);
 }
 
 static enum status read_name(struct cuda_device *device, uint64_t index)

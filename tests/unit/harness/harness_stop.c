@@ -145,27 +145,28 @@ static void test_updates_that_were_skipped_do_not_stop_a_run_that_resumes(void)
     train_went_well();
 }
 
-/* Starts a long training, sends it signals once it has begun to save, and stores its status in train_said. */
-static void run_and_signal(const char *signals)
+/* Starts a long training on these cards, sends it signals once it has begun to save, and stores its status in
+ * train_said. */
+static void run_and_signal(const char *signals, const char *cards, const char *options)
 {
     char line[LINE];
 
     snprintf(line, sizeof(line),
              "(until [ -e %s ]; do kill -0 $$ || exit; sleep 0.01; done; for signal in %s; do kill -$signal "
              "$$; done) & "
-             "exec \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet %s",
-             path, signals, save);
-    train_shell("1x256M", line, 30);
+             "exec \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet %s %s",
+             path, signals, save, options);
+    train_shell(cards, line, 30);
 }
 
 static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void)
 {
-    static const char *const names[] = {"TERM", "INT"};
+    static const char *const names[] = {"TERM", "INT", "TERM"}; /* the last: replicas */
     char text[64];
     unsigned long long step;
 
-    for (int i = 0; i < 2; i++) {
-        run_and_signal(names[i]);
+    for (int i = 0; i < 3; i++) {
+        run_and_signal(names[i], i == 2 ? "2x256M" : "1x256M", i == 2 ? "--replicas=all" : "");
         snprintf(text, sizeof(text), "ended by SIG%s at step ", names[i]);
         ends_with(TRAIN_STOPPED, text);
         step = strtoull(strstr(train_said.err, text) + strlen(text), NULL, 10);
@@ -182,7 +183,7 @@ static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void
 /* While it is halted, both become pending: the second is delivered before it can have saved. */
 static void test_a_second_signal_ends_it_at_once(void)
 {
-    run_and_signal("STOP INT TERM CONT");
+    run_and_signal("STOP INT TERM CONT", "1x256M", "");
     TEST_ASSERT_EQUAL_INT_MESSAGE(128 + SIGTERM, train_said.status, train_said.err);
     TEST_ASSERT_EQUAL_STRING("", train_said.err);
     TRAIN("1x256M", "--hidden=16", "--steps=1", "--val-batches=1", resume);

@@ -235,8 +235,8 @@ static void test_a_cap_below_the_size_of_the_context_is_reported(void)
     train_said = spawn_run(env, argv, NULL);
     spawn_env_free(env);
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "the CUDA context itself does not fit"),
-                                 train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(train_said.err, "out of memory: the CUDA context itself does not fit"), train_said.err);
 }
 
 static void test_without_a_gpu_the_simulated_one_is_named(void)
