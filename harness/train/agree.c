@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/train/checkpoint_file.h"
+#include "harness/train/nccl.h"
 #include "harness/train/watch.h"
 
 /* Gathers one record of each rank. The caller frees it. */
@@ -42,15 +43,21 @@ enum status agree_on_options(struct comm *comm, const struct train_options *opti
     return status;
 }
 
-/* The name of a card on all machines. */
+/* The name of a card on all machines, and whether its rank can load NCCL. */
 struct card {
     char boot[WATCH_BOOT_BYTES];
     char bus[32]; /* empty: not known */
+    bool nccl;
 };
 
-enum status agree_on_cards(struct comm *comm, int device, bool *apart)
+static bool is_same(const struct card *a, const struct card *b)
 {
-    struct card own = {0};
+    return !a->bus[0] || (!strcmp(a->boot, b->boot) && !strcmp(a->bus, b->bus));
+}
+
+enum status agree_on_nccl(struct comm *comm, int device, const char **why_not)
+{
+    struct card own = {.nccl = nccl_is_there()};
     struct card *all = NULL;
     enum status status;
 
@@ -58,11 +65,13 @@ enum status agree_on_cards(struct comm *comm, int device, bool *apart)
     if (cudaDeviceGetPCIBusId(own.bus, (int)sizeof(own.bus), device))
         own.bus[0] = '\0';
     status = gather(comm, &own, sizeof(own), (void **)&all);
-    *apart = !status;
-    for (int i = 0; i < comm->size && *apart; i++) {
-        *apart = all[i].bus[0] && (all[i].boot[0] || comm->size == 1);
-        for (int k = 0; k < i && *apart; k++)
-            *apart = memcmp(&all[i], &all[k], sizeof(all[i])) != 0;
+    *why_not = NULL;
+    for (int i = 0; i < comm->size && !status; i++) {
+        if (!all[i].nccl)
+            *why_not = "libnccl.so.2 cannot be loaded";
+        for (int k = 0; k < i; k++)
+            if (is_same(&all[i], &all[k]))
+                *why_not = "replicas share cards";
     }
     free(all);
     return status;

@@ -10,8 +10,9 @@
 /* Fails on a rank whose options are not those of rank 0, as far as they decide what is computed. */
 enum status agree_on_options(struct comm *comm, const struct train_options *options);
 
-/* Sets *apart to whether each rank has a card of its own, wherever it runs and whatever devices it sees. */
-enum status agree_on_cards(struct comm *comm, int device, bool *apart);
+/* Sets *why_not to NULL if NCCL can average: each rank has it, and a card of its own, wherever the rank runs
+ * and whatever devices it sees. Otherwise to the reason. */
+enum status agree_on_nccl(struct comm *comm, int device, const char **why_not);
 
 /* Fails on a rank that starts from another step or from other weights than rank 0. Reads the weights if they
  * come from a file; waits for the device then. */

@@ -141,13 +141,14 @@ static enum status open_nccl(struct rank *rank)
 static enum status open_reduce(struct rank *rank)
 {
     const struct train_options *options = &rank->trainer->options;
-    bool by_nccl = false;
-    enum status status = agree_on_cards(&rank->comm, (int)options->device, &by_nccl);
+    const char *why_not = NULL;
+    enum status status = agree_on_nccl(&rank->comm, (int)options->device, &why_not);
+    bool by_nccl = !why_not;
 
     if (status)
         return status;
     if (!by_nccl && !options->quiet)
-        fprintf(stderr, "replicas share cards: MPI averages gradients in host memory\n");
+        fprintf(stderr, "note: %s: MPI averages gradients in host memory\n", why_not);
     if (by_nccl) {
         status = open_nccl(rank);
     } else {
