@@ -183,8 +183,10 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     if (!status && devices > 0)
         options.device = (uint64_t)(rank->comm.local_rank % devices);
     options.quiet = options.quiet || rank->comm.rank > 0;
-    if (rank->comm.rank > 0)
+    if (rank->comm.rank > 0) {
         options.save = NULL;
+        progress_log_close(); /* one writes what all do */
+    }
     if (!status && !options.quiet)
         option_notes_print(&options, stderr);
     if (!status)

@@ -215,6 +215,10 @@ enum status trainer_open_shard(struct trainer *trainer, const struct train_optio
     status = net_fill_options(&trainer->options);
     if (!status && !trainer->dataset)
         status = open_dataset(&trainer->dataset, &trainer->options);
+    if (!status && options->save_best && !dataset_spec(trainer->dataset)->count[DATA_VALIDATION])
+        status =
+            status_fail(STATUS_USAGE, "--save-best compares validations, and no sample is left for them: "
+                                      "see --validation and --samples");
     if (!status)
         status = profile_open(&trainer->profile, &trainer->options, &trainer->model, trainer->shard);
     return status ? status : open_run(trainer);

@@ -39,9 +39,18 @@ static void four_are_one_large_batch(const char *cards, const char *options)
     TEST_ASSERT_TRUE_MESSAGE(fabs(atof(train_field("loss_last")) - loss) <= 1e-5 * loss, train_said.out);
 }
 
+/* The log has the lines of one of them. */
 static void test_replicas_of_four_processes_are_one_large_batch(void)
 {
-    four_are_one_large_batch("1x256M", "");
+    const char *folder = train_make_folder();
+    char option[700], line[1024];
+
+    snprintf(option, sizeof(option), "--log=%s/log", folder);
+    four_are_one_large_batch("1x256M", option);
+    snprintf(line, sizeof(line), "[ $(grep -c '\"end\"' %s/log) = 1 ]", folder);
+    train_shell("1x256M", line, 0);
+    train_remove_folder(folder);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, "the end is in the log once");
 }
 
 static void test_replicas_with_a_card_each_are_one_large_batch(void)

@@ -193,6 +193,11 @@ static void test_no_share_for_validation_means_no_validation(void)
           "--batch=4", "--quiet", "--validation=0");
     train_went_well();
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "val_loss"), train_said.out);
+    snprintf(path, sizeof(path), "--save=%s/saved", folder);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--validation=0", path,
+          "--save-best");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_USAGE, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--save-best compares validations"), train_said.err);
 }
 
 #define DECODED(...)                                                                                         \
