@@ -88,17 +88,18 @@ static void print_step(const struct progress *progress, const struct progress_fi
 
 static void log_step(const struct progress_figures *figures)
 {
-    char loss[32], rate[32], ms[32], mfu[32], eta[32];
+    char loss[32], rate[32], ms[32], speed[32], mfu[32], eta[32];
     bool known = figures->peak_ms > 0.0 && figures->ms > 0.0;
 
     progress_log(
         "step",
         ",\"model\":\"%s\",\"step\":%llu,\"steps\":%llu,\"loss\":%s,\"rate\":%s,\"ms\":%s,"
-        "\"%s_per_s\":%.1f,\"mfu\":%s,\"held_bytes\":%zu,\"peak_bytes\":%zu,\"skipped\":%.0f,\"eta_s\":%s",
+        "\"%s_per_s\":%s,\"mfu\":%s,\"held_bytes\":%zu,\"peak_bytes\":%zu,\"skipped\":%.0f,\"eta_s\":%s",
         figures->model, (unsigned long long)figures->step, (unsigned long long)figures->steps,
         progress_number(figures->loss, loss), progress_number(figures->rate, rate),
         progress_number(figures->ms > 0.0 ? figures->ms : (double)NAN, ms),
-        figures->tokens ? "tokens" : "samples", figures->per_s,
+        figures->tokens ? "tokens" : "samples",
+        progress_number(figures->ms > 0.0 ? figures->per_s : (double)NAN, speed),
         progress_number(known ? figures->peak_ms / figures->ms : (double)NAN, mfu), figures->held,
         figures->peak, figures->skipped,
         progress_number(figures->eta_s >= 0.0 ? figures->eta_s : (double)NAN, eta));

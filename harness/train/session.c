@@ -143,6 +143,11 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
                 (unsigned long long)trainer->step, (unsigned long long)options->steps);
     if (!status)
         status = trainer_run(trainer);
+    if (status == STATUS_NO_MEMORY && !trainer->validating && !options->find_batch && !options->auto_accum)
+        status_fail(status,
+                    "a smaller --batch (now %llu) with --accumulate, --precision=bf16 or "
+                    "--checkpoint-activations needs less; --find-batch finds the largest that fits",
+                    (unsigned long long)options->batch);
     if (!status && !trainer_is_good(trainer))
         status = STATUS_FAILED;
     if (!status && options->save_weights && !trainer->shard)

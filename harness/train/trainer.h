@@ -106,6 +106,7 @@ struct trainer {
     uint64_t graph_from;     /* the first capture is at this `micro`, or after the steps of a profile */
     struct profile *profile; /* NULL: none is asked for */
     bool small;              /* loaded from a small checkpoint: no update is possible */
+    bool validating;         /* a validation runs, or has failed */
     bool keep_input;         /* a step does not release its batch: dump_step does */
     bool trial; /* weights stay zero, and a validation is a few batches, the shorter last one among them */
 };

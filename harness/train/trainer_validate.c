@@ -134,6 +134,18 @@ static enum status begin_pass(struct trainer *trainer)
                       (enum decode_place)options->decode);
 }
 
+/* Says where memory ran out, what needs less, and that the steps are not lost. */
+static void explain_no_memory(const struct trainer *trainer)
+{
+    const char *save = trainer->saved_step == trainer->step ? trainer->options.save : NULL;
+
+    status_fail(STATUS_NO_MEMORY,
+                "that was in the validation at step %llu, with batches of %llu: a smaller --val-batch or "
+                "--val-preprocess=cpu needs less%s%s%s",
+                (unsigned long long)trainer->step, (unsigned long long)validation_batch(&trainer->options),
+                save ? "; go on with --resume=" : "", save ? save : "", save ? ", it has all steps" : "");
+}
+
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
     struct input *input = &trainer->val_input;
@@ -143,6 +155,7 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
     *evaluation = (struct trainer_evaluation){.accuracy = -1.0};
     if (!dataset_spec(trainer->dataset)->count[DATA_VALIDATION])
         return STATUS_OK;
+    trainer->validating = true;
     trainer->model.training = false;
     trainer->model.micro = 0;
     status = begin_pass(trainer);
@@ -158,6 +171,8 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         evaluation->rows = 0;
     if (!status && evaluation->rows)
         status = note_loss(trainer, evaluation);
+    if (status == STATUS_NO_MEMORY && !trainer->trial)
+        explain_no_memory(trainer);
     if (status) {
         cudaStreamSynchronize(trainer->device->stream);
         input_close(input);
@@ -165,5 +180,6 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
         input_drop(input); /* the device memory; threads, pinned buffers and cache stay */
     }
     mem_drop(&trainer->mem, &totals);
+    trainer->validating = status != STATUS_OK;
     return status;
 }

@@ -170,6 +170,27 @@ static void test_no_loss_is_told_where_no_step_was_done(void)
     TEST_ASSERT_EQUAL_STRING("nan", train_field("loss_last"));
 }
 
+/* A message says in which part of the run memory was short, and what needs less. */
+static void test_out_of_memory_says_what_needs_less(void)
+{
+    const char *folder = train_make_folder();
+    char save[TRAIN_OPTION], text[TRAIN_OPTION];
+
+    snprintf(save, sizeof(save), "--save=%s/run", folder);
+    TRAIN("1x256M", "--hidden=16", "--batch=4096", "--steps=2", "--budget=4M", "--quiet");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "a smaller --batch (now 4096)"), train_said.err);
+    TRAIN("1x256M", "--hidden=16", "--batch=4", "--val-batch=4096", "--steps=2", "--budget=4M", "--quiet",
+          save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "in the validation at step 2, with batches of 4096"),
+                                 train_said.err);
+    snprintf(text, sizeof(text), "go on with --resume=%s/run, it has all steps", folder);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, text), train_said.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "a smaller --batch"), train_said.err);
+    train_remove_folder(folder);
+}
+
 static void test_bad_options_end_with_a_message(void)
 {
     TRAIN("1x256M", "--batch=0");
@@ -303,6 +324,7 @@ int main(void)
     RUN_TEST(test_options_that_contradict_each_other_are_refused);
     RUN_TEST(test_options_without_effect_are_named);
     RUN_TEST(test_no_loss_is_told_where_no_step_was_done);
+    RUN_TEST(test_out_of_memory_says_what_needs_less);
     RUN_TEST(test_bad_options_end_with_a_message);
     RUN_TEST(test_an_impossible_batch_is_reported);
     RUN_TEST(test_a_budget_is_kept_to);
