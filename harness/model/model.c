@@ -304,6 +304,7 @@ void model_drop_all(struct model *model)
         if (value->maker >= 0)
             mem_drop(model->mem, &value->data);
         mem_drop(model->mem, &value->grad_memory);
+        mem_drop(model->mem, &value->grad_part);
         value->grad = NULL;
     }
     for (int l = 0; l < model->layer_count; l++)
@@ -337,7 +338,7 @@ enum status model_grad_begin(struct model *model, int value, bool can_add, struc
     target->add_after = v->grad && (!can_add || v->grad->holders > 1);
     target->accumulate = v->grad && !target->add_after;
     if (target->add_after)
-        memory = &target->temporary;
+        memory = &v->grad_part;
     else if (v->grad)
         memory = v->grad;
     status = v->grad && !target->add_after ? STATUS_OK : mem_need(model->mem, memory, bytes, MEM_ACTIVATIONS);
@@ -373,12 +374,9 @@ enum status model_grad_end(struct model *model, struct grad_target *target)
 
     if (!target->add_after)
         return STATUS_OK;
-    status = add_into(model, target->value, &target->temporary);
-    if (status) {
-        mem_drop(model->mem, &target->temporary);
-        return status;
-    }
-    return mem_drop(model->mem, &target->temporary);
+    status = add_into(model, target->value, &target->value->grad_part);
+    /* Done, not dropped: a graph of this step goes on writing there. */
+    return status ? status : mem_done(model->mem, &target->value->grad_part);
 }
 
 bool model_grad_pass(struct model *model, int out, int in)

@@ -28,8 +28,9 @@ struct value {
     bool tokens;
     struct tensor data;
     struct tensor grad_memory;
-    struct tensor *grad; /* grad_memory, or another value's; NULL until written */
-    int maker;           /* layer that produces it; -1: the model's input */
+    struct tensor grad_part; /* what a reader adds to a gradient that is there; between its begin and end */
+    struct tensor *grad;     /* grad_memory, or another value's; NULL until written */
+    int maker;               /* layer that produces it; -1: the model's input */
     int readers, readers_left;
     int last_segment; /* of its readers */
     bool wants_grad;
@@ -182,9 +183,8 @@ static inline int model_loss_rows(const struct model *model)
 struct grad_target {
     void *data;
     int accumulate; /* add to the contents of data */
-    bool add_after; /* data is temporary; model_grad_end adds it to the gradient */
+    bool add_after; /* data is the value's grad_part; model_grad_end adds it to the gradient */
     struct value *value;
-    struct tensor temporary;
 };
 
 /* Sets *target to where a layer writes the gradient of an input; data is NULL if the gradient is not
