@@ -2,15 +2,17 @@
 #include "harness/train/stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t asked;
+static atomic_int asked; /* written by the handler in one thread, read by trainings in others */
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler must not wait for a lock");
 
 static void ask(int number)
 {
     struct sigaction plain = {.sa_handler = SIG_DFL};
 
-    asked = number;
+    atomic_store(&asked, number);
     sigaction(SIGINT, &plain, NULL);
     sigaction(SIGTERM, &plain, NULL);
 }
@@ -36,5 +38,5 @@ void stop_watch(void)
 
 int stop_signal(void)
 {
-    return asked;
+    return atomic_load(&asked);
 }
