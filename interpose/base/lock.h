@@ -20,6 +20,7 @@ enum lock_rank {
     LOCK_CACHES,   /* cache.c: which caches there are; jemalloc's own locks come after it */
     LOCK_POOL,     /* pool.h: ranges, chunks and blocks of one pool; held across the driver's mapping calls */
     LOCK_FENCE,    /* fence.h: epochs of one context; held while an event is recorded or queried */
+    LOCK_ORDER,    /* streams.c: one thread orders streams on the device; held while it records an event */
     LOCK_STREAMS,  /* streams.c: which streams are in use; held for a few instructions */
     LOCK_CAPTURES, /* capture.c: the names of open captures; held for a few instructions */
     LOCK_RANKS,

@@ -228,21 +228,18 @@ static bool wait_behind_event(CUcontext context, CUresult *result)
     return recorded;
 }
 
-bool capture_order_behind(CUcontext context)
+bool capture_order_behind(CUcontext context, CUevent *event)
 {
     CUcontext current = NULL;
-    CUevent event;
 
     if (driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context || !capture_exclude())
         return false;
     lock_disable_cancel();
-    CUresult result = driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS) {
-        result = driver.cuCtxRecordEvent(context, event);
-        if (result == CUDA_SUCCESS)
-            result = driver.cuCtxWaitEvent(context, event);
-        driver.cuEventDestroy_v2(event);
-    }
+    CUresult result = *event ? CUDA_SUCCESS : driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        *event = NULL;
+    else if ((result = driver.cuCtxRecordEvent(context, *event)) == CUDA_SUCCESS)
+        result = driver.cuCtxWaitEvent(context, *event);
     capture_admit();
     lock_restore_cancel();
     return result == CUDA_SUCCESS;

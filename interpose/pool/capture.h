@@ -55,9 +55,10 @@ uint64_t capture_next_question(struct capture_questions *questions);
  */
 bool capture_await_answer(struct capture_questions *questions, uint64_t number);
 
-/* Orders all later work of the context behind all that was submitted, on the device. Returns false if a
- * capture is open, another context is current, or the driver cannot. */
-bool capture_order_behind(CUcontext context);
+/* Orders all later work of the context behind all that was submitted, on the device. *event is recorded for
+ * that, and created if it is NULL. Returns false if a capture is open, another context is current, or the
+ * driver cannot. */
+bool capture_order_behind(CUcontext context, CUevent *event);
 
 /* Waits for all work of the context. Works while captures are open and leaves them intact. */
 CUresult capture_wait_context(CUcontext context);

@@ -21,6 +21,8 @@ static atomic_bool distrusted;       /* for good */
 /* What keeps other streams from overtaking the main stream's work, since another stream is in use. */
 enum { UNORDERED, ORDERED /* the device */, WAITED_FOR };
 static atomic_int settled;
+static struct lock order_lock = LOCK_INITIALIZER(LOCK_ORDER);
+static CUevent main_event; /* where settled is ORDERED, behind the main stream's work; order_lock */
 /* The first context in which something was freed before its work was done; NULL: none. While the order of
  * streams is relied upon there is no other: a second pool ends that. */
 static _Atomic(CUcontext) early_context;
@@ -55,7 +57,10 @@ void streams_note_early_free(CUcontext context)
 
 void streams_context_end(CUcontext context)
 {
-    atomic_compare_exchange_strong(&early_context, &context, NULL);
+    lock_take(&order_lock);
+    if (atomic_compare_exchange_strong(&early_context, &context, NULL))
+        main_event = NULL; /* it ended with its context */
+    lock_release(&order_lock);
 }
 
 /* Waits for all work of the context, several times if that fails. */
@@ -68,24 +73,46 @@ static bool wait_for_main(CUcontext context)
     return false;
 }
 
+/* Lets the device keep other streams behind the main stream. Returns false if it cannot. One thread does it:
+ * a second event would also be behind the first thread's new work, and the main stream behind that. */
+static bool order_behind_main(CUcontext context)
+{
+    int before = UNORDERED;
+
+    lock_take(&order_lock);
+    const bool ordered = atomic_load(&settled) != UNORDERED || capture_order_behind(context, &main_event);
+    if (ordered)
+        atomic_compare_exchange_strong(&settled, &before, ORDERED);
+    lock_release(&order_lock);
+    return ordered;
+}
+
+/* Waits for the main stream's work that others were ordered behind. Theirs may last: it may wait for this
+ * thread. While the device keeps the order nothing is freed early, so this is all that matters. */
+static bool wait_for_ordered(void)
+{
+    lock_take(&order_lock);
+    CUevent event = main_event;
+    lock_release(&order_lock);
+    return event && capture_wait_event(event) == CUDA_SUCCESS;
+}
+
 /* Keeps the work of other streams behind that of the main stream: blocks may have been handed out again while
  * the main stream still works on them. `order`: the device may do that; otherwise, or if it cannot, waits for
  * the main stream. Order on the device is not enough where the main stream's own order no longer is. The
  * context is that of these blocks: the current one may be a green context, which is only a part of it, or
- * another one, or there is none. Every thread that arrives before this is done does it too. Does nothing if
+ * another one, or there is none. Every thread that arrives before this is done waits too. Does nothing if
  * every free waited for its work. Returns false if the wait failed: then the work will fail too. */
 static bool settle(bool order)
 {
     CUcontext early = atomic_load(&early_context);
-    int before = atomic_load(&settled);
+    const int before = atomic_load(&settled);
 
     if (before == WAITED_FOR || (before == ORDERED && order))
         return true;
-    if (early && order && capture_order_behind(early)) {
-        atomic_compare_exchange_strong(&settled, &before, ORDERED);
+    if (early && order && order_behind_main(early))
         return true;
-    }
-    if (early && !wait_for_main(early))
+    if (early && !(before == ORDERED && wait_for_ordered()) && !wait_for_main(early))
         return false;
     atomic_store(&settled, WAITED_FOR);
     return true;
@@ -189,6 +216,7 @@ void streams_end(CUstream stream)
 
 void streams_after_fork(void)
 {
+    lock_init(&order_lock, LOCK_ORDER);
     lock_init(&streams_lock, LOCK_STREAMS);
     atomic_store(&distrusted, true);
     atomic_store(&settled, WAITED_FOR);

@@ -7,7 +7,7 @@
  * stream here (work.def). An unknown entry point, a library bound past the hooks, or a programmatic dependent
  * launch ends this for good (streams_distrust).
  *
- * Owns streams_lock.
+ * Owns streams_lock and order_lock.
  */
 #ifndef GPUCAP_STREAMS_H
 #define GPUCAP_STREAMS_H

@@ -203,6 +203,23 @@ static void hosts_turn_later(void)
     MUST(2, byte);
 }
 
+/* The second stream waits for the host, which begins to use flags: the library stops relying on the order of
+ * the first stream, and must not wait for the second. */
+static void hosts_turn_then_flag(void)
+{
+    CUdeviceptr block;
+
+    begin();
+    lower_flag();
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, first));
+    MUST(0, cuMemFreeAsync(block, first));
+    MUST(0, cuLaunchHostFunc(second, until_let_go, NULL));
+    MUST(0, cuStreamWaitValue32(first, flag, 0, CU_STREAM_WAIT_VALUE_GEQ));
+    atomic_store(&let_go, true);
+    MUST(0, cuCtxSynchronize());
+}
+
 static atomic_bool freed_enough;
 
 static void *takes_and_gives(void *context)
@@ -635,6 +652,7 @@ int main(int argc, char **argv)
         {"crowd", crowd},
         {"hosts_turn", hosts_turn},
         {"hosts_turn_later", hosts_turn_later},
+        {"hosts_turn_then_flag", hosts_turn_then_flag},
         {"frees_beside_work", frees_beside_work},
         {"contexts_end", contexts_end},
         {"two_contexts", two_contexts},

@@ -46,7 +46,8 @@ static void test_an_allocation_makes_no_stream_wait_for_another(void)
 
 static void test_the_first_work_on_a_second_stream_makes_no_thread_wait(void)
 {
-    as_natively("hosts_turn_later");
+    every_way("hosts_turn_later");
+    every_way("hosts_turn_then_flag");
 }
 
 static void test_a_free_with_nothing_to_wait_for_makes_no_stream_wait_for_another(void)

@@ -56,7 +56,8 @@ static CUresult fake_wait(CUcontext context, CUevent event)
     fake_lock();
     CHECK(!fake.capturing); /* would destroy the capture */
     const bool fail = fake_fails(FAKE_WAIT);
-    const struct fake_event *e = event_of(event);
+    struct fake_event *e = event_of(event);
+    e->waited_for = true;
     for (unsigned s = 0; s < FAKE_STREAMS && e->recorded && !fail; s++) {
         if (fake.barrier[s] < e->behind[s])
             fake.barrier[s] = e->behind[s];

@@ -40,7 +40,7 @@ struct fake_stream {
 };
 
 struct fake_event {
-    bool exists, recorded;
+    bool exists, recorded, waited_for;
     uint64_t behind[FAKE_STREAMS];
 };
 

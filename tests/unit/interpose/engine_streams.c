@@ -41,6 +41,7 @@ static void second_stream_distrusted(void)
     CHECK(fake_count(FAKE_WAIT) == 1 && fake_backlog(0) == 1);
     streams_distrust();
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && fake_backlog(0) == 0);
+    CHECK(fake_backlog(1) == 1); /* it may be waiting for this thread */
     work(2, STREAM_B);
     CHECK(fake_count(FAKE_WAIT) == 1 && fake_count(FAKE_SYNCHRONIZE) == 1);
     close_fence();
@@ -357,6 +358,49 @@ static void test_a_third_stream_does_not_overtake_the_wait_of_the_second(void)
     TEST_ASSERT_TRUE(fake_child(two_come_second));
 }
 
+static CUresult (*record_now)(CUcontext context, CUevent event);
+static atomic_int arrived;
+
+/* Gives the other thread time to come as far, if nothing stops it. */
+static CUresult record_late(CUcontext context, CUevent event)
+{
+    while (atomic_load(&arrived) < 2)
+        usleep(100);
+    usleep(20000);
+    return record_now(context, event);
+}
+
+static void *come_second(void *handle)
+{
+    atomic_fetch_add(&arrived, 1);
+    work(handle == STREAM_B ? 1 : 2, handle);
+    return NULL;
+}
+
+/* If both ordered, the second would put the main stream behind the first one's work, which may be waiting for
+ * the main stream's. */
+static void two_order(void)
+{
+    pthread_t threads[2];
+
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    record_now = driver.cuCtxRecordEvent;
+    driver.cuCtxRecordEvent = record_late;
+    CHECK(pthread_create(&threads[0], NULL, come_second, STREAM_B) == 0 &&
+          pthread_create(&threads[1], NULL, come_second, (void *)0x10200) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(fake_count(FAKE_WAIT) == 1);
+    close_fence();
+}
+
+static void test_of_two_threads_that_come_second_one_orders_the_streams(void)
+{
+    TEST_ASSERT_TRUE(fake_child(two_order));
+}
+
 /* An event that is recorded meanwhile may not cover that submission. */
 static void marks(void)
 {
@@ -392,6 +436,7 @@ int main(void)
     RUN_TEST(test_a_stream_in_the_middle_of_a_submission_is_not_done);
     RUN_TEST(test_streams_that_come_all_the_time_are_no_longer_waited_for);
     RUN_TEST(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
+    RUN_TEST(test_of_two_threads_that_come_second_one_orders_the_streams);
     RUN_TEST(test_a_mark_beside_a_submission_settles_nothing);
     return UNITY_END();
 }
