@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2154,SC2034
 
 SPEED_LEAST_GAIN=1.1 # train must be this many times as fast as the best way of PyTorch
-SPEED_ROUNDS=3
+SPEED_ROUNDS=${GPUCAP_CHECK_SPEED_ROUNDS:-3}
 
 # Lines of speed_turns.py as a section of docs/benchmarks.md; where the folder is only a copy, $OUT has it too.
 speed_write_docs() {
