@@ -26,6 +26,7 @@
 #define SYNC_MS     1000
 #define CARDS       64
 #define RELEASED    64 /* the last releases, in case that the driver refuses one */
+#define MEASURES    3  /* while the figure changes under them */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -48,6 +49,12 @@ static uint64_t driver_held[CARDS];      /* by the driver's stream-ordered pools
 static _Atomic uint64_t driver_idle[CARDS]; /* and what of it is no live block, as last written */
 static struct recording_event released[RELEASED];
 static unsigned released_next;
+static uint64_t moved; /* events that changed what the driver counts for the process */
+static struct sampled {
+    int device;
+    uint64_t bytes, idle;
+} samples[CARDS];
+static size_t sample_count;
 static bool flush_soon;
 static void (*list_live)(void (*add)(struct recording_event *event));
 
@@ -181,11 +188,29 @@ static bool find_released(struct recording_event *event)
     return false;
 }
 
+/* Returns true if what the driver counts for the process has changed with this event. */
+static bool moves_memory(const struct recording_event *event)
+{
+    switch (event->head.type) {
+    case RECORDING_GROW:
+    case RECORDING_TRIM:
+    case RECORDING_CONTEXT:
+    case EVENTS_GONE:
+        return true;
+    case RECORDING_ALLOC:
+    case RECORDING_FREE:
+        return event->kind != RECORDING_MALLOC || !held[event->device % CARDS];
+    default:
+        return false;
+    }
+}
+
 /* Takes one noted event. */
 static void take(const struct recording_event *noted)
 {
     struct recording_event event = *noted;
 
+    moved += moves_memory(&event);
     switch (event.head.type) {
     case RECORDING_ALLOC:
         release_unseen(&event);
@@ -292,17 +317,40 @@ static void drain(void)
 
 /* ---- the driver's figure, by the recorder ---- */
 
-static void add_used(int device, uint64_t bytes, uint64_t idle)
+static void keep_sample(int device, uint64_t bytes, uint64_t idle)
+{
+    if (sample_count < CARDS)
+        samples[sample_count++] = (struct sampled){device, bytes, idle};
+}
+
+static void add_used(const struct sampled *sampled)
 {
     struct recording_event used = {.head.type = RECORDING_USED,
-                                   .device = (uint16_t)device,
+                                   .device = (uint16_t)sampled->device,
                                    .time_ns = recording_write_system.now(),
-                                   .bytes = bytes};
+                                   .bytes = sampled->bytes};
 
-    if (idle != RECORDER_UNKNOWN)
-        driver_held[device % CARDS] = idle + live_on(device).async;
+    if (sampled->idle != RECORDER_UNKNOWN)
+        driver_held[sampled->device % CARDS] = sampled->idle + live_on(sampled->device).async;
     take_used(&used);
     write_event(&used);
+}
+
+/* Asks for the driver's figure. Memory that came while it was asked, or that no event was read of before,
+ * would pass for the contexts' own: then asks again. */
+static void measure(void)
+{
+    uint64_t before;
+    int tries = 0;
+
+    do {
+        before = moved;
+        sample_count = 0;
+        sample(keep_sample);
+        drain();
+    } while (moved != before && ++tries < MEASURES);
+    for (size_t i = 0; i < sample_count; i++)
+        add_used(&samples[i]);
 }
 
 /* Measures if there were events and it is time to, or `now_please`. */
@@ -316,7 +364,7 @@ static void take_sample(bool now_please)
     sampled_events = events;
     sampled_ns = now;
     if (!failure)
-        sample(add_used);
+        measure();
 }
 
 /* Takes a block that is live when the recording begins, or an event that tells how things stand. The caller

@@ -310,6 +310,28 @@ static void note_kind(enum recording_kind kind, uint64_t address, uint64_t bytes
         .head.type = RECORDING_ALLOC, .kind = (uint8_t)kind, .address = address, .bytes = bytes});
 }
 
+/* The pool grows between the last look at the rings and the driver's answer. */
+static void measure_growing(void (*used)(int device, uint64_t bytes, uint64_t idle))
+{
+    static bool grown;
+
+    if (!grown)
+        events_note_bytes(RECORDING_GROW, 0, 100, 100);
+    grown = true;
+    used(0, 300, RECORDER_UNKNOWN);
+}
+
+static void test_what_a_pool_takes_during_a_measurement_is_not_the_contexts(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = "", .sample = measure_growing};
+
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, recorder_open(&settings, why), why);
+    note_kind(RECORDING_MANAGED, 0x1000, 8); /* any event, without which nothing is measured */
+    recorder_step(true);
+    TEST_ASSERT_EQUAL_UINT64(200, recorder_context_bytes(0));
+    recorder_close();
+}
+
 /* Of 300 bytes the pool has 100, 60 of them live; the driver's pools 30, 20 of them live. */
 static void test_a_context_has_what_no_block_and_no_pool_has(void)
 {
@@ -659,6 +681,7 @@ int main(void)
     RUN_TEST(test_a_block_that_the_driver_did_not_release_stays);
     RUN_TEST(test_sums_follow_the_events);
     RUN_TEST(test_only_a_release_of_the_same_thread_is_undone_and_only_once);
+    RUN_TEST(test_what_a_pool_takes_during_a_measurement_is_not_the_contexts);
     RUN_TEST(test_a_context_has_what_no_block_and_no_pool_has);
     RUN_TEST(test_a_recording_knows_nothing_of_the_one_before);
     RUN_TEST(test_a_refusal_is_written_at_once);

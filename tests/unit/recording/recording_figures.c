@@ -97,6 +97,27 @@ static void test_peak_is_where_most_is_in_use_and_then_most_live(void)
     TEST_ASSERT_EQUAL_UINT64(35 * MIB, timeline_named(&state));
 }
 
+/* Both come from one measurement: nothing was in use twice. */
+static void test_what_passes_from_contexts_to_the_drivers_pools_counts_once(void)
+{
+    add(RECORDING_CONTEXT, (struct recording_event){.bytes = 540 * MIB, .other = 1});
+    add(RECORDING_DRIVER, (struct recording_event){.bytes = 28 * MIB});
+    now--; /* at the same time */
+    add(RECORDING_CONTEXT, (struct recording_event){.bytes = 512 * MIB, .other = 1});
+    add(RECORDING_DRIVER, (struct recording_event){.bytes = 8 * MIB});
+    now--;
+    add(RECORDING_CONTEXT, (struct recording_event){.bytes = 532 * MIB, .other = 1});
+    open_timeline(0);
+    for (size_t i = 1; i <= timeline.step_count; i++) {
+        const struct timeline_state state = timeline_state_after(&timeline, i);
+
+        TEST_ASSERT_TRUE(timeline_used(&state) <= 540 * MIB);
+    }
+    const struct timeline_state end = timeline_state_after(&timeline, timeline.step_count);
+    TEST_ASSERT_EQUAL_UINT64(540 * MIB, timeline_used(&end));
+    TEST_ASSERT_EQUAL_UINT64(8 * MIB, end.driver);
+}
+
 static void test_shares_follow_owner_kind_and_tag(void)
 {
     struct timeline_share *shares;
@@ -195,6 +216,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_use_is_live_and_idle_and_contexts_and_the_rest_of_the_drivers_figure);
     RUN_TEST(test_peak_is_where_most_is_in_use_and_then_most_live);
+    RUN_TEST(test_what_passes_from_contexts_to_the_drivers_pools_counts_once);
     RUN_TEST(test_shares_follow_owner_kind_and_tag);
     RUN_TEST(test_lost_and_unknown_releases_do_not_break_the_sums);
     RUN_TEST(test_devices_have_timelines_of_their_own);
