@@ -97,6 +97,19 @@ static void add_block(struct builder *builder, const struct recording_event *eve
                                              TIMELINE_ALLOC, 0});
 }
 
+/* One measurement says what contexts hold and what idles in the driver's pools. Puts the figure that became
+ * less before the other, so that what passed from one to the other never counts twice. */
+static void shrink_first(struct timeline *timeline)
+{
+    struct timeline_step *last = timeline->steps + timeline->step_count - 1;
+
+    if (timeline->step_count < 2 || last[-1].change != TIMELINE_DRIVER || last[-1].time_ns != last->time_ns)
+        return;
+    const struct timeline_step context = *last;
+    *last = last[-1];
+    last[-1] = context;
+}
+
 /* All contexts together. */
 static void set_context(struct builder *builder, const struct recording_event *event)
 {
@@ -112,8 +125,12 @@ static void set_context(struct builder *builder, const struct recording_event *e
     builder->contexts[i].bytes = event->bytes;
     for (i = 0; i < builder->context_count; i++)
         sum += builder->contexts[i].bytes;
-    if (sum < RECORDING_BYTES_MAX)
-        add_step(builder, (struct timeline_step){event->time_ns, sum, 0, TIMELINE_CONTEXT, 0});
+    const bool less = sum < builder->state.context;
+    if (sum >= RECORDING_BYTES_MAX)
+        return;
+    add_step(builder, (struct timeline_step){event->time_ns, sum, 0, TIMELINE_CONTEXT, 0});
+    if (less && !builder->failed)
+        shrink_first(builder->timeline);
 }
 
 /* The driver's own figure: what it has beyond all that is known. */
