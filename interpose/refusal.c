@@ -208,6 +208,8 @@ static uint64_t largest_that_fits(struct device *device, enum refusal_of whose, 
 {
     uint64_t room = account_glance(&device->account).room;
 
+    if (whose == REFUSAL_ASYNC)
+        return sums_add(room, pools_reclaimable(device->ordinal)) / LIMIT_STEP * LIMIT_STEP;
     if (whose != REFUSAL_PROGRAM) {
         const uint64_t need = limit_round(bytes);
 
@@ -216,15 +218,26 @@ static uint64_t largest_that_fits(struct device *device, enum refusal_of whose, 
     return sums_add(room, pools_reclaimable(device->ordinal));
 }
 
-/* Enters a refusal into recordings and the ledger. */
-static void note_refusal(struct device *device, struct ledger_refusal *refusal)
+/* Returns the largest request that the card could have served, or UINT64_MAX if that is not known. */
+static uint64_t largest_on_card(struct device *device)
+{
+    uint64_t free_bytes;
+
+    if (device_free_bytes(device, &free_bytes))
+        return UINT64_MAX;
+    return sums_add(free_bytes, pools_reclaimable(device->ordinal));
+}
+
+/* Enters a refusal into recordings and the ledger. `on_card`: what largest_on_card() says, if it was not the
+ * limit. */
+static void note_refusal(struct device *device, struct ledger_refusal *refusal, uint64_t on_card)
 {
     const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
     const enum recording_limit own = device_limit_kind(device);
     uint64_t apart[RECORDING_APART_COUNT];
 
     find_apart(device->ordinal, refusal->asked, apart);
-    note(device->ordinal, refusal->asked, refusal->fits,
+    note(device->ordinal, refusal->asked, sums_smaller(refusal->fits, on_card),
          refusal->asked <= refusal->fits            ? RECORDING_LIMIT_CARD
          : is_job && own == RECORDING_LIMIT_PROCESS ? RECORDING_LIMIT_JOB
                                                     : own,
@@ -233,10 +246,31 @@ static void note_refusal(struct device *device, struct ledger_refusal *refusal)
         ledger_note_refusal(device->ledger, refusal, apart);
 }
 
+/* Says that the limit left enough: the card is full, or the driver has refused for a reason of its own. */
+static void say_not_limit(const struct device *device, const char *what, const struct ledger_refusal *refusal,
+                          uint64_t on_card, const char *where, const char *more)
+{
+    char asked[SIZE_TEXT], left[SIZE_TEXT], rest[SIZE_TEXT], beside[SIZE_TEXT + 24] = "";
+
+    size_format(refusal->asked, asked);
+    size_format(refusal->fits, left);
+    if (on_card != UINT64_MAX)
+        snprintf(beside, sizeof(beside), ", the card has %s free", size_format(on_card, rest));
+    if (on_card < refusal->asked)
+        log_error("out of memory on device %d: %s %s%s (%s leaves %s)%s", device->ordinal, what, asked,
+                  beside, where, left, more);
+    else
+        log_error("out of memory on device %d: %s %s; the driver refused it, or memory came free too late: "
+                  "%s leaves %s%s%s",
+                  device->ordinal, what, asked, where, left, beside, more);
+    say_of_recording();
+}
+
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
 {
     static const char *const words[] = {
         [REFUSAL_PROGRAM] = "asked for",
+        [REFUSAL_ASYNC] = "asked for",
         [REFUSAL_DRIVER] = "the driver needs for itself",
         [REFUSAL_GRAPH] = "a graph needs",
     };
@@ -247,12 +281,13 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
 
     struct ledger_refusal refusal = {.at = clock_boot_ns(),
                                      .asked = bytes,
-                                     .used = account_glance(&device->account).used,
+                                     .used = account_known(&device->account),
                                      .limit = is_job ? ledger_max(device->ledger) : device->limit,
                                      .fits = largest_that_fits(device, whose, bytes),
                                      .bound = is_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS};
     refusal.job_used = refusal.used + (shares ? used_by_others(device->ledger) : 0);
-    note_refusal(device, &refusal);
+    const uint64_t on_card = bytes <= refusal.fits ? largest_on_card(device) : UINT64_MAX;
+    note_refusal(device, &refusal, on_card);
     if (!is_due(&unsaid))
         return;
     count_unsaid(unsaid, more);
@@ -266,9 +301,7 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
         return;
     }
     if (bytes <= refusal.fits) {
-        log_error("out of memory on device %d: %s %s; the card is full, or memory came free too late: %s "
-                  "leaves %s%s",
-                  device->ordinal, what, asked, where, left, more);
+        say_not_limit(device, what, &refusal, on_card, where, more);
         return;
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,

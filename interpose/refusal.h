@@ -5,8 +5,9 @@
 
 #include "interpose/account/device.h"
 
-/* Who needs the memory. The driver and graphs may use the reserve. */
-enum refusal_of { REFUSAL_PROGRAM, REFUSAL_DRIVER, REFUSAL_GRAPH };
+/* Who needs the memory: the program, the program from a pool of the driver's, which grows in steps, the
+ * driver for itself, a graph. The last two may use the reserve. */
+enum refusal_of { REFUSAL_PROGRAM, REFUSAL_ASYNC, REFUSAL_DRIVER, REFUSAL_GRAPH };
 
 /* Reports that `bytes` on a limited card were refused. */
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes);

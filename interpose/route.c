@@ -46,7 +46,7 @@ static CUresult refuse(struct device *device, enum blocks_kind kind, uint64_t by
     const CUresult result = native_refusal(kind);
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        refusal_say(device, REFUSAL_PROGRAM, bytes);
+        refusal_say(device, kind == BLOCKS_ASYNC ? REFUSAL_ASYNC : REFUSAL_PROGRAM, bytes);
     return result;
 }
 

@@ -533,6 +533,14 @@ struct account_view account_glance(struct account *account)
     return view;
 }
 
+uint64_t account_known(struct account *account)
+{
+    enter(account);
+    const uint64_t used = held(account);
+    leave(account);
+    return used;
+}
+
 uint64_t account_settle_lease(struct account *account)
 {
     measure(account, TO_TELL);

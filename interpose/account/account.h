@@ -115,6 +115,9 @@ struct account_view {
 struct account_view account_view(struct account *account);
 /* The same without a measurement, beside the others' leases. */
 struct account_view account_glance(struct account *account);
+/* Returns what the process uses, as far as is known without a measurement: the last one, and what was granted
+ * and freed since. */
+uint64_t account_known(struct account *account);
 
 /* Measures, and lowers the lease to what the process uses and its threads have waited for. Returns what it
  * uses. */

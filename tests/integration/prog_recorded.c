@@ -81,6 +81,41 @@ static void refused(void)
     MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&block, (size_t)3 << 30));
 }
 
+/* What the limit allows, but not the driver. */
+static void refused_by_driver(void)
+{
+    CUdeviceptr block;
+
+    prog_context(0);
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&block, 64 * MIB));
+}
+
+/* What the limit allows, on a card of 2 GiB of which another process has more than half. */
+static void refused_by_card(void)
+{
+    CUdeviceptr block;
+    int ready[2], done[2];
+    char byte = 0;
+
+    MUST(0, pipe(ready));
+    MUST(0, pipe(done));
+    const pid_t child = fork();
+    if (child == 0) {
+        close(done[1]);
+        prog_context(0);
+        MUST(0, cuMemAlloc(&block, 1200 * MIB));
+        MUST(1, write(ready[1], &byte, 1));
+        MUST(0, read(done[0], &byte, 1));
+        _exit(0);
+    }
+    MUST(1, read(ready[0], &byte, 1));
+    prog_context(0);
+    MUST(0, cuMemAlloc(&block, 100 * MIB));
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&block, 900 * MIB));
+    close(done[1]);
+    MUST(child, waitpid(child, NULL, 0));
+}
+
 /* ---- threads ---- */
 
 #define THREADS 3
@@ -360,12 +395,20 @@ static void stacks(void)
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
-        {"kinds", kinds},         {"ended_context", ended_context},
-        {"refused", refused},     {"threads", threads},
-        {"in_pieces", in_pieces}, {"killed", killed},
-        {"forks", forks},         {"owners", owners},
-        {"stacks", stacks},       {"by_command", by_command},
-        {"apart", apart},         {"drivers_pool", drivers_pool},
+        {"kinds", kinds},
+        {"ended_context", ended_context},
+        {"refused", refused},
+        {"threads", threads},
+        {"refused_by_driver", refused_by_driver},
+        {"refused_by_card", refused_by_card},
+        {"in_pieces", in_pieces},
+        {"killed", killed},
+        {"forks", forks},
+        {"owners", owners},
+        {"stacks", stacks},
+        {"by_command", by_command},
+        {"apart", apart},
+        {"drivers_pool", drivers_pool},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));

@@ -300,6 +300,47 @@ static void run_processes(const char *program, const char *scenario, const char 
     spawn_result_free(&result);
 }
 
+static void expect_said(struct spawn_result *result, const char *words)
+{
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result->refusals, words), result->refusals);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result->refusals, "`gpucap why "), result->refusals);
+    spawn_result_free(result);
+}
+
+/* The process that was refused knows what the card had left. */
+static void check_card(const struct recording_decode *r, uint32_t pid)
+{
+    size_t at = 0;
+    const struct recording_event *event = recording_decode_next(r, &at, RECORDING_REFUSAL);
+
+    (void)pid;
+    if (event)
+        TEST_ASSERT_EQUAL_UINT64(UINT64_C(492) << 20, event->other);
+}
+
+/* The limit leaves enough: what is said and recorded is what the card had. */
+static void test_a_refusal_below_the_limit_says_what_the_card_had(void)
+{
+    struct spawn_result result;
+    struct recording_decode r = run_well(
+        "refused_by_driver",
+        (const char *const[]){"GPUCAP_MAX", "1G", "GPUCAP_SIM_FAULT", "cuMemCreate:*=2", NULL}, &result);
+    size_t at = 0;
+    const struct recording_event *event = recording_decode_next(&r, &at, RECORDING_REFUSAL);
+
+    TEST_ASSERT_EQUAL_INT(RECORDING_LIMIT_CARD, event->limit);
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(event->bytes, event->other);
+    expect_said(&result, "asked for 64M; the driver refused it");
+    recording_decode_free(&r);
+    char pattern[128];
+    snprintf(pattern, sizeof(pattern), "%s/of-%%p", folder);
+    result = run("refused_by_card", pattern,
+                 (const char *const[]){"GPUCAP_MAX", "2G", "GPUCAP_LEDGER", "off", NULL});
+    TEST_ASSERT_EQUAL_INT(0, result.status);
+    TEST_ASSERT_EQUAL_UINT(2, each_recording(check_card));
+    expect_said(&result, "asked for 900M, the card has 492M free (max leaves 1.7G)\n");
+}
+
 static void check_one_block(const struct recording_decode *r, uint32_t pid)
 {
     TEST_ASSERT_EQUAL_UINT32(pid, r->head.pid);
@@ -486,6 +527,7 @@ int main(void)
     RUN_TEST(test_what_idles_in_the_drivers_own_pools_is_not_the_context);
     RUN_TEST(test_the_end_of_a_context_releases_its_blocks);
     RUN_TEST(test_a_refusal_says_which_limit_it_was);
+    RUN_TEST(test_a_refusal_below_the_limit_says_what_the_card_had);
     RUN_TEST(test_why_says_what_kept_idle_memory_from_being_one_block);
     RUN_TEST(test_all_threads_are_recorded);
     RUN_TEST(test_what_was_flushed_survives_sigkill);

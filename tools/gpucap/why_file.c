@@ -81,13 +81,35 @@ static void print_asked(const struct refusal *refusal)
     frames_close(&frames);
 }
 
+/* True if no limit said no. */
+static bool is_card(const struct refusal *refusal)
+{
+    return refusal->event->limit == RECORDING_LIMIT_CARD;
+}
+
+/* What the card had, if that is known. */
+static void print_card_limit(const struct refusal *refusal)
+{
+    char left[RECORDING_TIME];
+
+    if (refusal->event->other >= refusal->event->bytes)
+        puts("  limit        none: it left enough, and the driver refused, or memory came free too late");
+    else if (refusal->event->other)
+        printf("  limit        the card itself was full: at most %s would have fitted\n",
+               recording_size(refusal->event->other, left));
+    else
+        puts("  limit        the card itself was full");
+}
+
 static void print_limit(const struct refusal *refusal)
 {
-    char limit[RECORDING_TIME], used[RECORDING_TIME], left[RECORDING_TIME];
+    char limit[RECORDING_TIME], left[RECORDING_TIME];
 
-    if (refusal->event->limit == RECORDING_LIMIT_CARD)
-        printf("  limit        the card itself was full");
-    else if (refusal->state.limit == TIMELINE_NO)
+    if (is_card(refusal)) {
+        print_card_limit(refusal);
+        return;
+    }
+    if (refusal->state.limit == TIMELINE_NO)
         printf("  limit        %s", recording_limit_name(refusal->event->limit));
     else
         printf(
@@ -97,6 +119,12 @@ static void print_limit(const struct refusal *refusal)
         printf("; at most %s would have fitted\n", recording_size(refusal->event->other, left));
     else
         puts("; nothing was left");
+}
+
+static void print_used(const struct refusal *refusal)
+{
+    char used[RECORDING_TIME];
+
     printf("  in use       %s by this process\n", recording_size(timeline_used(&refusal->state), used));
 }
 
@@ -263,7 +291,11 @@ static void print_remedy(const struct refusal *refusal)
     const uint64_t short_of = shortage(refusal), activations = tagged(refusal, "activation");
     char size[RECORDING_TIME];
 
-    printf("  would fit    with a limit %s higher", recording_size(short_of, size));
+    if (is_card(refusal) && refusal->event->other >= refusal->event->bytes)
+        return; /* by all figures it did fit */
+    printf(is_card(refusal) ? "  would fit    with %s more of the card free"
+                            : "  would fit    with a limit %s higher",
+           recording_size(short_of, size));
     if (activations > short_of)
         printf(", or with a batch about %.0f %% smaller",
                100.0 * (double)short_of / (double)activations + 0.5);
@@ -275,7 +307,10 @@ static void print_advice(const struct refusal *refusal)
     const uint64_t missing = shortage(refusal);
     int count = 0;
 
-    if (refusal->state.limit != TIMELINE_NO && refusal->event->limit != RECORDING_LIMIT_CARD)
+    if (is_card(refusal)) {
+        why_try(&count, "gpucap ps   (shows who holds the card)");
+        why_try(&count, "gpucap run --wait=60s ...   (waits until others free memory)");
+    } else if (refusal->state.limit != TIMELINE_NO)
         why_try_limit(&count, "gpucap run --max", refusal->state.limit + missing + RESERVE, " ...");
     if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= missing &&
         options_find("wait", 4) >= 0)
@@ -367,6 +402,7 @@ static void explain(const struct recording_set *set, const struct recording_trac
     refusal.explained = why_apart_read(timeline->recording, refusal.event, refusal.apart);
     print_asked(&refusal);
     print_limit(&refusal);
+    print_used(&refusal);
     recording_print_holders("held by", holders, recording_holders(timeline, refusal.steps, holders));
     print_owners(&refusal);
     print_sizes(&refusal);
