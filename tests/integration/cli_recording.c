@@ -79,12 +79,39 @@ static void test_smallest_limit_is_found_by_replaying(void)
     TEST_ASSERT_NOT_NULL(line);
     TEST_ASSERT_EQUAL_INT_MESSAGE(3,
                                   sscanf(line,
-                                         "would fit in %lf GiB: %lf GiB for its blocks (replayed), %lf MiB",
+                                         "would fit with --max=%lfM: %lf GiB for blocks (replayed), %lf MiB",
                                          &all, &pool, &beside),
                                   line);
     TEST_ASSERT_DOUBLE_WITHIN(0.02, 5.13, pool);
-    TEST_ASSERT_DOUBLE_WITHIN(0.02, all, pool + beside / 1024);
+    TEST_ASSERT_DOUBLE_WITHIN(20, all, 1024 * pool + beside);
     spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
+/* Stream-ordered memory takes steps of 32 MiB. */
+static void test_the_smallest_limit_holds_when_the_program_runs_below_it(void)
+{
+    struct spawn_env *env = cli_env_real();
+    char path[256], record[300], limit[32];
+    const char *program = spawn_build_path("tests/integration/prog_recorded");
+    unsigned fits = 0;
+
+    snprintf(path, sizeof(path), "%s", cli_path("fits.gpucap"));
+    snprintf(record, sizeof(record), "--record=%s", path);
+    struct spawn_result result =
+        CLI_RUN(env, "run", "--sim=1x4G;ctx=256M", "--max=2G", record, "--", program, "steps");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "summary", "--fit", path);
+    const char *line = strstr(result.out, "would fit");
+    TEST_ASSERT_TRUE_MESSAGE(line && sscanf(line, "would fit with --max=%uM", &fits) == 1, result.out);
+    spawn_result_free(&result);
+    for (int less = 0; less < 2; less++) {
+        snprintf(limit, sizeof(limit), "--max=%uM", fits - 8 * (unsigned)less);
+        result = CLI_RUN(env, "run", "--sim=1x4G;ctx=256M", limit, "--", program, "steps");
+        TEST_ASSERT_EQUAL_INT_MESSAGE(less == 0, result.status == 0, limit);
+        spawn_result_free(&result);
+    }
     spawn_env_free(env);
 }
 
@@ -351,7 +378,7 @@ static void expect_words(const struct recording_event *events, const uint16_t *t
 
 static void test_odd_recordings_read_well(void)
 {
-    const struct recording_event refusal = {
+    struct recording_event refusal = {
         .time_ns = 15, .bytes = 9 << 20, .limit = RECORDING_LIMIT_JOB, .owner = 1, .tag = 1};
     const struct recording_event block = {
         .time_ns = 10, .address = 4096, .bytes = 5 << 20, .kind = RECORDING_MALLOC, .owner = 1, .tag = 1};
@@ -361,6 +388,14 @@ static void test_odd_recordings_read_well(void)
     expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "held by      nothing");
     expect_words((const struct recording_event[]){block, refusal},
                  (const uint16_t[]){RECORDING_ALLOC, RECORDING_REFUSAL}, 2, "nnn... 5 MiB");
+    refusal.limit = RECORDING_LIMIT_CARD;
+    expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1,
+                 "limit        the card itself was full\n");
+    refusal.other = 2 << 20;
+    expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1,
+                 "would fit    with 7 MiB more of the card free");
+    refusal.other = 20 << 20;
+    expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "and the driver refused");
     expect_words((const struct recording_event[]){limit, context},
                  (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2, "the CUDA context does not fit");
 }
@@ -372,6 +407,7 @@ int main(void)
 #ifndef __SANITIZE_ADDRESS__
 #ifndef __SANITIZE_THREAD__
     RUN_TEST(test_smallest_limit_is_found_by_replaying);
+    RUN_TEST(test_the_smallest_limit_holds_when_the_program_runs_below_it);
     RUN_TEST(test_replay_tells_whether_a_limit_is_enough);
     RUN_TEST(test_a_refusal_of_a_real_program_is_explained_by_its_recording);
     RUN_TEST(test_recording_of_a_program_that_was_killed_opens);

@@ -116,6 +116,16 @@ static void refused_by_card(void)
     MUST(child, waitpid(child, NULL, 0));
 }
 
+/* Blocks of the pool and of the driver's pools, all live at once. */
+static void steps(void)
+{
+    CUdeviceptr block;
+
+    prog_context(0);
+    MUST(0, cuMemAlloc(&block, 300 * MIB));
+    MUST(0, cuMemAllocAsync(&block, 100 * MIB, CU_STREAM_PER_THREAD));
+}
+
 /* ---- threads ---- */
 
 #define THREADS 3
@@ -401,6 +411,7 @@ int main(int argc, char **argv)
         {"threads", threads},
         {"refused_by_driver", refused_by_driver},
         {"refused_by_card", refused_by_card},
+        {"steps", steps},
         {"in_pieces", in_pieces},
         {"killed", killed},
         {"forks", forks},

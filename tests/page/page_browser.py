@@ -223,6 +223,17 @@ def sentences(case):
     return case.chrome.run("document.getElementById('sentences').innerText").replace("\u00a0", " ")
 
 
+def test_a_full_card_is_not_a_limit(case):
+    """What the limit leaves says nothing then; and idle memory is named as everywhere else."""
+    events = [(recount.LIMIT, 1, 0, 64 * MIB, 0, 0, 2), (recount.GROW, 5, 0, 6 * MIB, 0, 0, 6 * MIB), (recount.ALLOC, 10, 4096, 5 * MIB, 0, 0),
+              (recount.DRIVER, 12, 0, 3 * MIB, 0, 0), (recount.REFUSAL, 20, 0, 4 * MIB, 0, 0, 2 * MIB, 0, 4)]
+    recount.write(case.path("full.gpucap"), [], events)
+    case.open(case.page("full.html", case.path("full.gpucap")))
+    text = sentences(case)
+    check("and the card itself was full: at most 2 MiB would have fitted. In use: 9 MiB by this process: " in text, "the refusal: " + text)
+    check("idle in the driver's pools 3 MiB, idle in the pool 1 MiB" in text, "what idled: " + text)
+
+
 def test_cards_are_not_summed_up(case):
     """A limit holds for each card: two of one process are two pictures, each with its own sentence."""
     names = [(67, 0, b"vm\0job\0./serve"), (68, 0, b"simgpu\0GPU-a\0" + b"9"), (68, 1, b"simgpu\0GPU-b\0" + b"9")]
@@ -329,6 +340,7 @@ def main():
             test_several_processes(case, recordings)
             test_without_a_limit_the_card_is_it(case)
             test_cards_are_not_summed_up(case)
+            test_a_full_card_is_not_a_limit(case)
             test_times_fit_the_length(case)
             test_long_and_foreign_names(case)
             test_hostile_text_is_only_text(case)

@@ -20,6 +20,8 @@ struct driver {
     CUresult (*current)(CUcontext context);
     CUresult (*alloc)(CUdeviceptr *pointer, size_t bytes);
     CUresult (*free)(CUdeviceptr pointer);
+    CUresult (*alloc_async)(CUdeviceptr *pointer, size_t bytes, CUstream stream);
+    CUresult (*free_async)(CUdeviceptr pointer, CUstream stream);
 };
 
 static bool load_driver(struct driver *driver)
@@ -31,6 +33,8 @@ static bool load_driver(struct driver *driver)
         {"cuCtxSetCurrent", NULL, &driver->current},
         {"cuMemAlloc_v2", NULL, &driver->alloc},
         {"cuMemFree_v2", NULL, &driver->free},
+        {"cuMemAllocAsync", NULL, &driver->alloc_async},
+        {"cuMemFreeAsync", NULL, &driver->free_async},
     };
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
@@ -53,6 +57,18 @@ static bool is_replayed(const struct timeline *timeline, const struct timeline_s
            timeline->blocks[step->block].kind != RECORDING_IMPORT;
 }
 
+/* Stream-ordered memory comes from the driver's pools again, which round it in their own way. */
+static CUresult take(const struct driver *driver, const struct timeline_block *block, CUdeviceptr *pointer)
+{
+    return block->kind == RECORDING_ASYNC ? driver->alloc_async(pointer, block->bytes, NULL)
+                                          : driver->alloc(pointer, block->bytes);
+}
+
+static CUresult give(const struct driver *driver, const struct timeline_block *block, CUdeviceptr pointer)
+{
+    return block->kind == RECORDING_ASYNC ? driver->free_async(pointer, NULL) : driver->free(pointer);
+}
+
 static int replay(const struct driver *driver, const struct timeline *timeline)
 {
     CUdeviceptr *pointers = calloc(timeline->block_count + 1, sizeof(*pointers));
@@ -64,10 +80,11 @@ static int replay(const struct driver *driver, const struct timeline *timeline)
 
         if (!is_replayed(timeline, step))
             continue;
+        const struct timeline_block *block = &timeline->blocks[step->block];
         if (step->change == TIMELINE_FREE) {
-            if (driver->free(pointers[step->block]) != CUDA_SUCCESS)
+            if (give(driver, block, pointers[step->block]) != CUDA_SUCCESS)
                 status = cli_fail("replay: a release failed");
-        } else if (driver->alloc(&pointers[step->block], step->value) != CUDA_SUCCESS) {
+        } else if (take(driver, block, &pointers[step->block]) != CUDA_SUCCESS) {
             printf("refused: %s, which the recording has at %s\n", recording_size(step->value, size),
                    recording_time(step->time_ns, at));
             status = CLI_UNDONE;

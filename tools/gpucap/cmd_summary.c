@@ -18,6 +18,7 @@
 #define LARGE_SHARE 64 /* a block is large from this part of the peak on */
 #define SHORT_SHARE 20 /* and lives short below this part of the time */
 #define WIDTH       80
+#define MIB         (UINT64_C(1) << 20)
 #define PARTNERS    4                    /* processes that memory was lent to, or borrowed from */
 #define RESERVE     (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
 
@@ -236,9 +237,9 @@ static void print_short_lived(const struct timeline *timeline)
     for (size_t i = 0; i < count && lines < LINES; i++) {
         if (groups[i].largest < timeline_used(&state) / LARGE_SHARE)
             continue;
-        printf("  %-13s%s: up to %s, %" PRIu64 " times, %s at most\n", lines++ ? "" : "short-lived",
+        printf("  %-13s%s: up to %s, %" PRIu64 " time%s, %s at most\n", lines++ ? "" : "short-lived",
                group_name(timeline, &groups[i], name), recording_size(groups[i].largest, size),
-               groups[i].count, recording_time(groups[i].longest_ns, span));
+               groups[i].count, groups[i].count == 1 ? "" : "s", recording_time(groups[i].longest_ns, span));
     }
 }
 
@@ -289,7 +290,7 @@ static void print_fit(const char *path, const struct timeline *timeline)
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
     const uint64_t beside = state.context + state.unnamed + RESERVE;
-    char all[RECORDING_TIME], pool[RECORDING_TIME], rest[RECORDING_TIME], why[RECORDING_WHY];
+    char pool[RECORDING_TIME], rest[RECORDING_TIME], why[RECORDING_WHY];
     uint64_t bytes;
 
     if (!timeline->live_peak)
@@ -299,8 +300,8 @@ static void print_fit(const char *path, const struct timeline *timeline)
         cli_fail("summary: %s: that is only a lower bound: %s", path, why);
         return;
     }
-    printf("  would fit    in %s: %s for its blocks (replayed), %s beside them\n",
-           recording_size(bytes + beside, all), recording_size(bytes, pool), recording_size(beside, rest));
+    printf("  would fit    with --max=%" PRIu64 "M: %s for blocks (replayed), %s beside\n",
+           (bytes + beside + MIB - 1) / MIB, recording_size(bytes, pool), recording_size(beside, rest));
 }
 
 /* A replay is of the first device. */

@@ -97,8 +97,9 @@ const char *why_apart_sentence(const uint64_t apart[RECORDING_APART_COUNT], char
     *text = '\0';
     if (apart[RECORDING_APART_IDLE] < LITTLE)
         return text;
-    used = snprintf(text, WHY_APART_SENTENCE, "%s idled in %" PRIu64 " pieces, at most %s in one block",
+    used = snprintf(text, WHY_APART_SENTENCE, "%s idled in %" PRIu64 " piece%s, at most %s in one block",
                     recording_size(apart[RECORDING_APART_IDLE], size), apart[RECORDING_APART_PIECES],
+                    apart[RECORDING_APART_PIECES] == 1 ? "" : "s",
                     recording_size(apart[RECORDING_APART_JOINED], joined));
     for (int i = 0; i < count && used < WHY_APART_SENTENCE; i++)
         used += snprintf(text + used, (size_t)(WHY_APART_SENTENCE - used), "%s %s %s", i ? "," : ":",

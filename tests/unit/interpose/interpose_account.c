@@ -187,6 +187,17 @@ static void test_what_is_said_to_be_free_can_be_taken_to_the_last_page(void)
     TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, atomic_load(&truth));
 }
 
+static void test_what_was_taken_since_the_last_measurement_is_known(void)
+{
+    unsigned seed = 1;
+
+    account_view(&account); /* measures */
+    TEST_ASSERT_TRUE(allocate(2 * PAGE, false, &seed));
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT + 2 * PAGE, account_known(&account));
+    release(PAGE, &seed);
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT + PAGE, account_known(&account));
+}
+
 static void test_freed_memory_can_be_taken_again_at_once(void)
 {
     unsigned seed = 1;
@@ -620,6 +631,7 @@ int main(void)
     RUN_TEST(test_racing_allocations_and_driver_growth_never_pass_the_limit);
     RUN_TEST(test_the_limit_holds_while_measurements_fail_now_and_then);
     RUN_TEST(test_what_is_said_to_be_free_can_be_taken_to_the_last_page);
+    RUN_TEST(test_what_was_taken_since_the_last_measurement_is_known);
     RUN_TEST(test_freed_memory_can_be_taken_again_at_once);
     RUN_TEST(test_a_driver_call_that_fails_leaves_the_account_as_it_was);
     RUN_TEST(test_far_from_the_limit_the_driver_is_hardly_asked);

@@ -52,7 +52,7 @@ function refusalSentence(mark, count) {
     const step = stepAfter(series, mark.time);
     compose(series, groupingOf(page.mode), step, now);
     parts = groups.map((group, g) => [nameText(group.name), now[g]]);
-    if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step]]);
+    if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step] - series.driver[step]], ['idle in the driver\'s pools', series.driver[step]]);
     const known = used + mark.other + RESERVE + LITTLE; // as why_file.c has it
     if (mark.limit === LIMIT_JOB && limit !== Infinity && limit > known) others = limit - known + LITTLE;
   }
@@ -60,7 +60,7 @@ function refusalSentence(mark, count) {
   const who = nameText(mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner));
   const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
   const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? whichText(mark.track) + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
-    ' (' + who + '), and ' + (mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left') + '. In use: ' + ofText(used, limit) + ' (' + which + ')' + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
+    ' (' + who + '), and ' + fitText(mark) + '. ' + 'In use: ' + (mark.limit === LIMIT_CARD ? bytesText(used) + (series.tracks ? '' : ' by this process') : ofText(used, limit) + ' (' + which + ')') + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
     (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
     (mark.idle ? ' ' + mark.idle + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
