@@ -148,13 +148,17 @@ static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limi
     events_wake(); /* it is in the file before the program can abort, most likely */
 }
 
-/* Says where the recording is that shows what was live. */
-static void say_of_recording(void)
+/* Says where the recording is that shows what was live; without one, how to make it, once. `is_helped`: a
+ * command has been named. */
+static void say_of_recording(bool is_helped)
 {
+    static atomic_bool said;
     char path[RECORDING_WRITE_PATH];
 
     if (events_are_on() && recorder_runs(path))
         log_error("  `gpucap why %s` tells who held the memory", path);
+    else if (!is_helped && !atomic_exchange(&said, true))
+        log_error("  who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`");
 }
 
 void refusal_note_full(int ordinal, uint64_t bytes)
@@ -263,7 +267,7 @@ static void say_not_limit(const struct device *device, const char *what, const s
         log_error("out of memory on device %d: %s %s; the driver refused it, or memory came free too late: "
                   "%s leaves %s%s%s",
                   device->ordinal, what, asked, where, left, beside, more);
-    say_of_recording();
+    say_of_recording(false);
 }
 
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
@@ -306,7 +310,8 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
     }
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
               limit, where, more);
-    if (shares && used_by_others(device->ledger))
+    const bool has_others = shares && used_by_others(device->ledger);
+    if (has_others)
         say_of_job(device, refusal.used);
-    say_of_recording();
+    say_of_recording(has_others);
 }

@@ -348,13 +348,17 @@ static void test_the_first_refusal_is_said_with_what_was_asked_and_what_was_ther
 {
     struct spawn_result r = say("hopeless", "1G", NULL);
 
-    TEST_ASSERT_EQUAL_STRING("gpucap: out of memory on device 0: asked for 1G, 832M left of 1G (job's max)\n",
-                             r.refusals);
+    TEST_ASSERT_EQUAL_STRING(
+        "gpucap: out of memory on device 0: asked for 1G, 832M left of 1G (job's max)\n"
+        "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n",
+        r.refusals);
     TEST_ASSERT_EQUAL_INT(0, r.status);
     spawn_result_free(&r);
     r = say("hopeless", "1G", "512M");
-    TEST_ASSERT_EQUAL_STRING("gpucap: out of memory on device 0: asked for 1G, 320M left of 512M (each)\n",
-                             r.refusals);
+    TEST_ASSERT_EQUAL_STRING(
+        "gpucap: out of memory on device 0: asked for 1G, 320M left of 512M (each)\n"
+        "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n",
+        r.refusals);
     spawn_result_free(&r);
 }
 

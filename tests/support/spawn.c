@@ -160,11 +160,14 @@ static bool open_pipes(struct run *r, const struct spawn_options *o, int ends[PI
 
 static bool is_refusal(const char *line)
 {
-    static const char first[] = "gpucap: out of memory on device ", second[] = "gpucap:   this process uses ",
-                      third[] = "gpucap:   `gpucap why ";
+    static const char *const begins[] = {"gpucap: out of memory on device ", "gpucap:   this process uses ",
+                                         "gpucap:   `gpucap why ", "gpucap:   who held the memory: "};
 
-    return !strncmp(line, first, sizeof(first) - 1) || !strncmp(line, second, sizeof(second) - 1) ||
-           !strncmp(line, third, sizeof(third) - 1);
+    for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
+        if (!strncmp(line, begins[i], strlen(begins[i])))
+            return true;
+    }
+    return false;
 }
 
 /* Moves the library's lines about refusals out of err. */
