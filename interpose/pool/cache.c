@@ -117,7 +117,9 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
 bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address)
 {
     struct cache *cache = find(pool);
-    const unsigned from = size >= RANGES_PAGE ? CACHE_LARGE : pool_is_small(pool, size) ? 0 : CACHE_HEAP;
+    const unsigned from = size >= RANGES_LARGE_FROM   ? CACHE_LARGE
+                          : pool_is_small(pool, size) ? 0
+                                                      : CACHE_HEAP;
     const unsigned end = from == CACHE_LARGE ? CACHE_SLOTS : from + CACHE_HEAP;
 
     for (unsigned i = from; cache && i < end; i++) {
@@ -304,7 +306,7 @@ bool cache_empty(struct pool *pool, uint64_t least)
     bool any = false;
 
     for (struct cache *cache = pool->caches; cache; cache = cache->next) {
-        for (unsigned i = least >= RANGES_PAGE ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS; i++) {
+        for (unsigned i = least >= RANGES_LARGE_FROM ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS; i++) {
             struct range *range = take_back(cache, &cache->slots[i], least);
 
             if (!range)
@@ -314,6 +316,15 @@ bool cache_empty(struct pool *pool, uint64_t least)
         }
     }
     return any;
+}
+
+void cache_settle_large(struct pool *pool)
+{
+    struct cache *own = find(pool);
+
+    cache_empty(pool, RANGES_LARGE_FROM);
+    if (own)
+        forget_slot(&own->slots[CACHE_LARGE]);
 }
 
 void cache_put(struct pool *pool, struct range *range, uint64_t epoch)
@@ -326,7 +337,7 @@ void cache_put(struct pool *pool, struct range *range, uint64_t epoch)
         return;
     }
     struct cache_slot *slot =
-        range->bytes >= RANGES_PAGE ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
+        range->bytes >= RANGES_LARGE_FROM ? &cache->slots[CACHE_LARGE] : choose(cache, CACHE_HEAP, CACHE_MID);
     struct range *other = get(&slot->bytes) ? take_back(cache, slot, 0) : NULL;
     count_in(cache, range->bytes);
     fill_slot(pool, cache, slot, range, &range->mark, range->start, range->bytes);

@@ -1,9 +1,9 @@
 /* cache: blocks that a thread freed last and may have again without the pool's lock.
  *
- * Each thread caches a few blocks of each pool: some of the heap, some others of less than a page, and one
- * larger. A cached block keeps its place; its mark (mark.h) says who has it. The pool takes cached blocks
- * back under its own lock when it needs them. Blocks of the heap return to it when the thread ends or flushes
- * them, or at a trim.
+ * Each thread caches a few blocks of each pool: some of the heap, some others of the small zone, and one of
+ * the large zone. A cached block keeps its place; its mark (mark.h) says who has it. The pool takes cached
+ * blocks back under its own lock when it needs them. Blocks of the heap return to it when the thread ends or
+ * flushes them, or at a trim.
  *
  * Owns caches_lock (rank: before the heap's own locks and a pool's), held while a cache is created, flushed
  * by another thread, or ended.
@@ -18,7 +18,7 @@
 
 /* Slots per cache. More would take longer to search. */
 #define CACHE_HEAP  8                        /* for blocks of the heap (small.h) */
-#define CACHE_MID   8                        /* for others of less than a page */
+#define CACHE_MID   8                        /* for others of the small zone */
 #define CACHE_LARGE (CACHE_HEAP + CACHE_MID) /* the slot of the large block */
 #define CACHE_SLOTS (CACHE_HEAP + CACHE_MID + 1)
 
@@ -96,6 +96,11 @@ void cache_put(struct pool *pool, struct range *range, uint64_t epoch);
 
 /* Takes cached blocks of at least `least` bytes back into the free ranges. Returns true if there were any. */
 bool cache_empty(struct pool *pool, uint64_t least);
+
+/* Takes the cached blocks of the large zone back, and has the calling thread free the one that it took from
+ * its cache to the pool. Call it when other large blocks come or go: a block that is cached beyond that would
+ * be taken again at its old place, which may no longer be the best fit. */
+void cache_settle_large(struct pool *pool);
 
 struct cache_figures cache_figures(const struct pool *pool);
 

@@ -15,6 +15,8 @@
 #define ID_BITS 48 /* bits of a block id for blocks of one pool; the bits above are the pool's number */
 
 _Thread_local bool pool_freed_pinned;
+/* The large block that this thread took last; NULL if it has freed another since. Only compared. */
+static _Thread_local const struct range *latest;
 static _Atomic uint64_t pools_opened;
 
 static uint64_t rounded(uint64_t bytes)
@@ -129,19 +131,21 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 /* Takes the best free range. Returns NULL if none fits. */
 static struct range *take_best(struct pool *pool, uint64_t size)
 {
-    struct range *range = ranges_take(&pool->ranges, ranges_zone_for(size), size);
+    struct range *range = ranges_take(&pool->ranges, ranges_zone_for(&pool->ranges, size), size);
 
     if (!range || (range = pool_split_around(pool, range)))
         return range;
     /* The chunk was released, but the smaller ones could not be created. Try again, without splitting. */
-    return ranges_prepare(&pool->ranges, 8) ? NULL : ranges_take(&pool->ranges, ranges_zone_for(size), size);
+    return ranges_prepare(&pool->ranges, 8)
+               ? NULL
+               : ranges_take(&pool->ranges, ranges_zone_for(&pool->ranges, size), size);
 }
 
 /* Takes cached large blocks back first: left apart from their free neighbours they would make chunks move. */
 static struct range *take_free(struct pool *pool, uint64_t size)
 {
-    if (size >= RANGES_PAGE) {
-        cache_empty(pool, RANGES_PAGE);
+    if (size >= RANGES_LARGE_FROM) {
+        cache_settle_large(pool);
         pool_prefer_fit(pool, size);
     }
     struct range *range = take_best(pool, size);
@@ -165,7 +169,7 @@ static int take_range(struct pool *pool, uint64_t size, struct range **range, st
     if (pool->guard)
         return pool_guard_take(pool, size, range, effort);
     *range = take_free(pool, size);
-    return *range ? 0 : pool_make_fit(pool, ranges_zone_for(size), size, true, range, effort);
+    return *range ? 0 : pool_make_fit(pool, ranges_zone_for(&pool->ranges, size), size, true, range, effort);
 }
 
 static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t *address,
@@ -186,6 +190,8 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
     }
     if (range) {
         pool->hits += !effort->made;
+        if (range->bytes >= RANGES_LARGE_FROM)
+            latest = range;
         enter_block(pool, range, bytes);
         *address = range->start;
     }
@@ -233,7 +239,9 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
 
 /* ---- release ---- */
 
-/* Frees a block whose word has been taken. */
+/* Frees a block whose word has been taken. A large block is cached only if no other has come or gone since it
+ * was taken: then its place is still the best fit. Without this rule blocks stay where they once fitted, and
+ * generated programs hold up to 3 % more (bench_generate). */
 static void release_block(struct pool *pool, struct range *range, bool done)
 {
     const uint64_t epoch = done ? 0 : fence_epoch(&pool->fence);
@@ -243,7 +251,14 @@ static void release_block(struct pool *pool, struct range *range, bool done)
         pool_put_off(pool, range, epoch);
         return;
     }
-    cache_put(pool, range, epoch);
+    if (range->bytes < RANGES_LARGE_FROM || range == latest || !pool->ranges.roomy) {
+        cache_put(pool, range, epoch);
+        return;
+    }
+    latest = NULL;
+    cache_settle_large(pool);
+    pool_table_erase(pool, range);
+    ranges_give(&pool->ranges, range, epoch);
 }
 
 /* With the lock. A block whose word is 0 stays in the table until its memory is free. */

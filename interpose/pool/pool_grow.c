@@ -1,11 +1,11 @@
 /* pool_grow: see pool_grow.h.
  *
- * While the limits leave room and the pool holds no more than the slack above the peak of live bytes, it
- * grows instead of moving chunks: moving one costs 42 us (map 1, access 25, unmap 16; H200). If it has moved
- * many lately, it may also hold as much as if it had never moved any: then it lies as a pool would that only
- * grows, and needs no more moves. Beyond that, and near a limit, it maps whole free chunks where the request
- * fits, oldest free first, because their work is most likely done. It chooses the place that needs the fewest
- * bytes: next to a free range, if there is one.
+ * While the limits leave room, the pool grows instead of moving chunks, as long as it holds no more than if
+ * it had never moved any: moving one costs 42 us (map 1, access 25, unmap 16; H200), and each move leaves a
+ * gap that the next step may need. A pool that would so exceed the slack above the peak of live bytes moves
+ * chunks for as long as that takes little of the time. Near a limit it always does. It maps whole free chunks
+ * where the request fits, oldest free first, because their work is most likely done, at the place that needs
+ * the fewest bytes: next to a free range, if there is one.
  */
 #include "interpose/pool/pool_grow.h"
 
@@ -20,15 +20,16 @@
 #include "interpose/see/owner.h"
 
 #define SLACK_LEAST (UINT64_C(32) << 20) /* a small program does not move chunks for a few megabytes */
-#define ROOM_PART   16 /* a pool that could not grow by this part of what it holds counts as near the limit */
-/* With room, moves may take this part of the time. Beyond that the pool grows, though by at most a GROW_PART
- * of what it holds, and only to what it would hold if it had never moved a chunk. (With a 400th two of five
- * recorded programs hold 2 and 5 % more; docs/decisions/093.) */
-#define MOVE_PART    150
+/* The least slack where much room is left: moving chunks for less is not worth the gaps that it leaves. (6 to
+ * 10 %: 2 to 3 of 168 generated programs cost more than 1 %, 4 %: 8.) */
+#define ROOMY_PERMILLE 80
+#define ROOM_PART      16 /* a pool that could not grow by this part of what it holds counts as near the limit */
+/* With room, moves may take this part of the time that has passed. (A 150th: of 168 generated programs 3 to 7
+ * instead of 2 to 3 cost more than 1 %; docs/decisions/094.) */
+#define MOVE_PART    300
 #define MOVE_NS      26000                 /* map and access of one chunk (H200) */
 #define MEMORY_NS    UINT64_C(10000000000) /* how long moves count at most, and how long their absence does */
-#define GROW_PART    4
-#define BYTES_PER_NS 259 /* requested: the median of eleven recorded programs (H200) */
+#define BYTES_PER_NS 259                   /* requested: the median of eleven recorded programs (H200) */
 /* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
  * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
  * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an
@@ -211,7 +212,7 @@ static void note_stitch(const struct pool *pool, const struct move *move)
                                               .owner = owner_current});
 }
 
-/* Returns the time, for moves_too_often: at least what a program on a fast card needs for as many bytes, so
+/* Returns the time, for can_afford: at least what a program on a fast card needs for as many bytes, so
  * that one that only allocates, as a replay of a trace does, has the memory that it had with its work. */
 static uint64_t time_of(const struct pool *pool)
 {
@@ -220,12 +221,18 @@ static uint64_t time_of(const struct pool *pool)
     return now > least ? now : least;
 }
 
-/* Notes moves, for moves_too_often: each of them counts until MOVE_PART times its cost has passed. */
+/* Returns the time at which so many moves more, and those before, have taken no more than their part. */
+static uint64_t time_after(const struct pool *pool, uint64_t now, uint64_t moved)
+{
+    const uint64_t oldest = now > MEMORY_NS ? now - MEMORY_NS : 0;
+    const uint64_t from = pool->moves_until > oldest ? pool->moves_until : oldest;
+
+    return from + moved * MOVE_NS * MOVE_PART;
+}
+
 static void note_moves(struct pool *pool, uint64_t moved)
 {
-    const uint64_t now = time_of(pool), oldest = now > MEMORY_NS ? now - MEMORY_NS : 0;
-    const uint64_t from = pool->moves_until > oldest ? pool->moves_until : oldest;
-    const uint64_t until = from + moved * MOVE_NS * MOVE_PART;
+    const uint64_t now = time_of(pool), until = time_after(pool, now, moved);
 
     pool->moves_until = until < now + MEMORY_NS ? until : now + MEMORY_NS;
 }
@@ -300,19 +307,19 @@ static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
 {
     const uint64_t live = pool_live_bytes(pool) + size;
     const uint64_t peak = live > pool->recent_peak ? live : pool->recent_peak;
-    const uint64_t slack = peak / 1000 * pool->slack_permille;
+    const uint32_t least = pool->ranges.roomy ? ROOMY_PERMILLE : 0;
+    const uint64_t slack = peak / 1000 * (pool->slack_permille > least ? pool->slack_permille : least);
 
     return pool->vmm.physical + more <= peak + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
-/* Returns true if moves have taken more than their part of the time lately, and growing instead does not
- * exceed what the pool would hold if it had never moved a chunk. */
-static bool moves_too_often(const struct pool *pool, const struct move *move)
+/* Returns true if moving so many bytes, in the largest usual chunks, would not take more than its part of the
+ * time that has passed. */
+static bool can_afford(const struct pool *pool, uint64_t bytes)
 {
-    const uint64_t more = move->plan.map_bytes;
+    const uint64_t now = time_of(pool);
 
-    return time_of(pool) < pool->moves_until && more <= pool->vmm.physical / GROW_PART &&
-           pool->vmm.physical + more <= ranges_unmoved(&pool->ranges, move->zone, move->request);
+    return time_after(pool, now, bytes / CHUNK_MOST) <= now;
 }
 
 /* Returns true if the pool should grow instead of moving chunks. */
@@ -321,7 +328,8 @@ static bool has_room(const struct pool *pool, const struct move *move)
     const uint64_t more = move->plan.map_bytes;
 
     return more <= move->room && move->room - more >= pool->vmm.physical / ROOM_PART &&
-           (within_slack(pool, move->request, more) || moves_too_often(pool, move));
+           pool->vmm.physical + more <= ranges_unmoved(&pool->ranges, move->zone, move->request) &&
+           (within_slack(pool, move->request, more) || (pool->ranges.roomy && !can_afford(pool, more)));
 }
 
 /* Returns true if the missing bytes can be granted, if need be after releasing whole free chunks that are of
@@ -372,6 +380,7 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
     /* Scratch for chunks from both ends and for all of them together. */
     if (!pool_scratch(pool, 2 * target / RANGES_PAGE))
         return -ENOMEM;
+    pool->ranges.roomy = pool->unmoved.roomy = usual_chunk(move.room) > RANGES_PAGE;
     const bool grow = has_room(pool, &move);
     const uint64_t moved = grow ? 0 : gatherable(pool, &move, &later);
     const bool others = patience != NO_WAIT && (later || pool->pending_bytes);

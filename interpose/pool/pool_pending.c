@@ -65,7 +65,7 @@ void pool_prefer_fit(struct pool *pool, uint64_t size)
 {
     if (!much_pending(pool))
         return;
-    const uint64_t best = ranges_best(&pool->ranges, ranges_zone_for(size), size);
+    const uint64_t best = ranges_best(&pool->ranges, ranges_zone_for(&pool->ranges, size), size);
     if (best && best - size <= size / FIT_PART)
         return;
     fence_poll(&pool->fence);

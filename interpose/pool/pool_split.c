@@ -33,14 +33,18 @@ static bool is_too_large(const struct pool *pool, const struct range *block, str
            chunk->bytes >= USUALS * pool_usual_chunk(pool);
 }
 
-/* Plans the sizes of the new chunks: the usual one under the block, doubling behind it. Returns their
- * number. */
+/* Plans the sizes of the new chunks: the usual one under the end of the block, doubling behind it. With room
+ * to spare those before it are as large as fits under the block, up to a quarter of the old one: fewer to
+ * create. Returns their number. */
 static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, struct vmm_chunk *pieces)
 {
-    uint64_t count = 0, piece = usual;
+    const uint64_t most = usual > RANGES_PAGE ? chunk->bytes / 4 : usual;
+    uint64_t count = 0, piece, behind = usual;
 
     for (uint64_t at = 0; at < chunk->bytes; at += piece) {
-        piece = at < chunk->covered ? usual : piece * 2;
+        piece = at < chunk->covered ? usual : (behind *= 2);
+        while (at + 2 * piece <= chunk->covered && 2 * piece <= most)
+            piece *= 2;
         while (piece > chunk->bytes - at)
             piece /= 2;
         pieces[count++].bytes = piece;

@@ -75,16 +75,29 @@ static unsigned bin_next(const struct ranges *r, enum ranges_zone zone, unsigned
     return word * 64 + (unsigned)__builtin_ctzll(bits);
 }
 
+/* Returns true if only the hole at the end of the zone follows. */
+static bool is_last(const struct ranges *r, const struct range *f)
+{
+    const struct range *hole = f->upper;
+
+    return r->roomy && hole && hole->state == RANGE_HOLE && (!hole->upper || hole->upper->start == r->border);
+}
+
 /* Returns the smallest of the first `limit` ranges in a bin that fits, the lowest among equals, which keeps
- * high addresses free. */
-static struct range *best_in(struct range *list, uint64_t bytes, uint64_t limit)
+ * high addresses free. The last range of the zone, if it would be that, goes to *last instead. */
+static struct range *best_in(const struct ranges *r, struct range *list, uint64_t bytes, uint64_t limit,
+                             struct range **last)
 {
     struct range *best = NULL;
 
     for (struct range *f = list; f && limit > 0; f = f->next, limit--) {
         if (f->bytes < bytes)
             continue;
-        if (!best || f->bytes < best->bytes || (f->bytes == best->bytes && f->start < best->start))
+        if (best && (f->bytes > best->bytes || (f->bytes == best->bytes && f->start > best->start)))
+            continue;
+        if (is_last(r, f))
+            *last = f;
+        else
             best = f;
     }
     return best;
@@ -93,13 +106,15 @@ static struct range *best_in(struct range *list, uint64_t bytes, uint64_t limit)
 struct range *range_best_fit(const struct ranges *r, enum ranges_zone zone, uint64_t bytes)
 {
     const unsigned own = bin_of(bytes);
-    struct range *best = NULL;
+    struct range *best = NULL, *last = NULL;
 
     for (unsigned bin = own; !best && (bin = bin_next(r, zone, bin)) < RANGES_BINS; bin++)
-        best = best_in(r->bins[zone][bin], bytes, SEARCH_LIMIT);
+        best = best_in(r, r->bins[zone][bin], bytes, SEARCH_LIMIT, &last);
     /* Only its own bin can hold ranges that are too small, so one that fits may come after the first `limit`.
      * Searching all of them is cheaper than new memory. */
-    return best ? best : best_in(r->bins[zone][own], bytes, UINT64_MAX);
+    if (!best)
+        best = best_in(r, r->bins[zone][own], bytes, UINT64_MAX, &last);
+    return best ? best : last;
 }
 
 /* ---- by time ---- */

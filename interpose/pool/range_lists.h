@@ -21,7 +21,8 @@ void range_lists_remove(struct ranges *ranges, struct range *node);
 struct range *range_free_cut(struct ranges *ranges, struct range *node, uint64_t bytes);
 
 /* Returns the free range of a zone that fits best, the lowest among equals, which keeps high addresses free;
- * NULL if none fits. */
+ * NULL if none fits. With much room the last one, behind which nothing is mapped, is taken only if no other
+ * fits: it can grow for any request, so blocks that fit elsewhere should not break it. */
 struct range *range_best_fit(const struct ranges *ranges, enum ranges_zone zone, uint64_t bytes);
 
 /* What the lists hold. */

@@ -49,12 +49,15 @@ static void take_out(struct segment *segment, struct piece *piece)
     free(piece);
 }
 
+/* The last piece, which can grow, counts as larger than all others, as in PyTorch's get_free_block. */
 static struct piece *best_fit(const struct segment *segment, uint64_t bytes)
 {
     struct piece *best = NULL;
 
     for (struct piece *piece = segment->first; piece; piece = piece->after) {
-        if (!piece->used && piece->bytes >= bytes && (!best || piece->bytes < best->bytes))
+        if (piece->used || piece->bytes < bytes || (best && piece == segment->last))
+            continue;
+        if (!best || piece->bytes < best->bytes)
             best = piece;
     }
     return best;

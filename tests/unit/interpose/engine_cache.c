@@ -88,6 +88,60 @@ static void test_a_block_freed_and_asked_for_again_needs_no_lock(void)
     TEST_ASSERT_TRUE(fake_child(no_lock));
 }
 
+/* Leaves a gap of `gap` bytes between two blocks, and a block of 20 MiB, which is returned, behind a larger
+ * gap. */
+static uint64_t beside_gaps(uint64_t gap)
+{
+    const uint64_t first = take(gap), second = take(4 * MIB), third = take(30 * MIB), kept = take(4 * MIB);
+
+    CHECK(pool_free(&pool, third, true) == 0);
+    const uint64_t block = take(20 * MIB);
+    CHECK(second && kept && block == third && pool_free(&pool, first, true) == 0);
+    return block;
+}
+
+/* With much room a block is not taken again where it was if it now fits better elsewhere. */
+static void best_place(uint64_t limit, bool moves)
+{
+    begin(limit);
+    const uint64_t block = beside_gaps(22 * MIB);
+    CHECK(pool_free(&pool, block, true) == 0);
+    const uint64_t next = take(20 * MIB);
+    CHECK(moves ? next < block : next == block);
+    CHECK(pool_check(&pool) == NULL);
+    pool_close(&pool, true);
+    fake_end();
+}
+
+static void best_place_with_room(void)
+{
+    best_place(64 * GIB, true);
+    best_place(GIB, false);
+}
+
+static void test_with_much_room_a_large_block_is_cached_only_where_it_fits_best(void)
+{
+    TEST_ASSERT_TRUE(fake_child(best_place_with_room));
+}
+
+/* The block that came from the cache is not kept there either once another has come. */
+static void taken_again(void)
+{
+    begin(64 * GIB);
+    const uint64_t gap = take(22 * MIB), block = (take(4 * MIB), take(20 * MIB));
+
+    CHECK(pool_free(&pool, block, true) == 0 && take(20 * MIB) == block);
+    CHECK(pool_free(&pool, gap, true) == 0 && pool_free(&pool, block, true) == 0);
+    CHECK(take(20 * MIB) == gap && pool_check(&pool) == NULL);
+    pool_close(&pool, true);
+    fake_end();
+}
+
+static void test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went(void)
+{
+    TEST_ASSERT_TRUE(fake_child(taken_again));
+}
+
 /* Behind work of one stream the same block comes back at once; when a second stream has come, only in order.
  */
 static void one_stream(void)
@@ -402,6 +456,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_block_freed_and_asked_for_again_needs_no_lock);
+    RUN_TEST(test_with_much_room_a_large_block_is_cached_only_where_it_fits_best);
+    RUN_TEST(test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went);
     RUN_TEST(test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two);
     RUN_TEST(test_a_second_free_is_refused_from_every_state_of_a_block);
     RUN_TEST(test_of_two_threads_that_free_a_block_one_succeeds);

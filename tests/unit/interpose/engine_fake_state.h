@@ -12,7 +12,7 @@
 #define FAKE_PLAIN  UINT64_C(0x700000000000) /* the driver's own small block */
 #define HANDLES_MAX (1U << 20)
 #define EVENTS_MAX  256
-#define ALIASES_MAX 64
+#define ALIASES_MAX 128
 #define WORK_MAX    4096 /* submitted and not done, in one stream */
 
 /* A handle may be mapped at several addresses. */

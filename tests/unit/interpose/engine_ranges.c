@@ -239,6 +239,34 @@ static void test_a_range_that_fits_is_found_behind_many_that_do_not(void)
     TEST_ASSERT_NULL(ranges_take(&ranges, RANGES_LARGE, large));
 }
 
+/* A gap of four pages, a kept page, and two pages at the end, behind which nothing is mapped. */
+static void test_with_much_room_the_last_range_is_taken_only_if_no_other_fits(void)
+{
+    const uint64_t start = ranges.border, last = start + 5 * RANGES_PAGE;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    ranges_map(&ranges, start, 7 * RANGES_PAGE, 0);
+    TEST_ASSERT_NOT_NULL(ranges_take_at(&ranges, start + 4 * RANGES_PAGE, RANGES_PAGE));
+    struct range *range = ranges_take(&ranges, RANGES_LARGE, 2 * RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(last, range->start); /* the best fit */
+    ranges_give(&ranges, range, 0);
+    ranges.roomy = true;
+    range = ranges_take(&ranges, RANGES_LARGE, 2 * RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(start, range->start);
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_PAGE));
+    range = ranges_take(&ranges, RANGES_LARGE, 2 * RANGES_PAGE);
+    TEST_ASSERT_EQUAL_UINT64(last, range->start);
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+}
+
+static void test_with_much_room_a_block_of_one_mib_is_small(void)
+{
+    TEST_ASSERT_EQUAL_INT(RANGES_LARGE, ranges_zone_for(&ranges, RANGES_LARGE_FROM));
+    ranges.roomy = true;
+    TEST_ASSERT_EQUAL_INT(RANGES_SMALL, ranges_zone_for(&ranges, RANGES_LARGE_FROM));
+    TEST_ASSERT_EQUAL_INT(RANGES_LARGE, ranges_zone_for(&ranges, RANGES_LARGE_FROM + RANGES_UNIT));
+}
+
 /* The list by time is what decides who is taken first: the remainder of a range keeps its place in it. */
 static void test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken(void)
 {
@@ -326,6 +354,8 @@ int main(void)
     RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
     RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
     RUN_TEST(test_a_range_that_is_taken_has_no_pins);
+    RUN_TEST(test_with_much_room_the_last_range_is_taken_only_if_no_other_fits);
+    RUN_TEST(test_with_much_room_a_block_of_one_mib_is_small);
     RUN_TEST(test_unmoved_is_what_best_fit_maps_without_moves);
     return UNITY_END();
 }

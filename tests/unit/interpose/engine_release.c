@@ -435,6 +435,30 @@ static uint64_t split_again(uint64_t allowed)
     return created;
 }
 
+/* Returns how many chunks replace one of 256 MiB, of which a block covers 200. */
+static uint64_t split_under(uint64_t allowed)
+{
+    model_open(&model, allowed, allowed);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    const uint64_t before = fake_count(FAKE_CREATE);
+    CHECK(model_alloc(&model, 200 * MIB) == 0);
+    const uint64_t created = fake_count(FAKE_CREATE) - before;
+    model_close(&model);
+    return created;
+}
+
+static void few_pieces(void)
+{
+    CHECK(split_under(64 * GIB) == 7); /* 64, 64, 64, 8; 16, 32, 8 */
+    CHECK(split_under(4 * GIB) > 100);
+}
+
+static void test_with_room_a_split_chunk_makes_few(void)
+{
+    TEST_ASSERT_TRUE(fake_child(few_pieces));
+}
+
 static void split_near_a_limit(void)
 {
     CHECK(split_again(64 * GIB) == 0);
@@ -522,6 +546,7 @@ int main(void)
     RUN_TEST(test_a_large_chunk_is_not_split_under_work);
     RUN_TEST(test_a_split_that_fails_gives_its_pieces_back);
     RUN_TEST(test_with_room_chunks_are_large_and_larger_in_a_large_block);
+    RUN_TEST(test_with_room_a_split_chunk_makes_few);
     RUN_TEST(test_with_room_only_very_large_chunks_are_split);
     RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
     RUN_TEST(test_no_small_block_is_lost_when_many_wait);
