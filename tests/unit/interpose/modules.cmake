@@ -38,6 +38,8 @@ endforeach()
 target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
   ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
+interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c settings/size.c)
+target_link_options(interpose_refusal PRIVATE -Wl,--wrap=clock_gettime)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
 interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c base/process.c)
 interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
