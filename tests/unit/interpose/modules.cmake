@@ -24,6 +24,8 @@ target_sources(interpose_account_job PRIVATE $<TARGET_OBJECTS:ledger_support>)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
 interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
+interpose_unit(interpose_device MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
+  settings/rules.c settings/size.c)
 interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c)
 interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c)
 interpose_unit(interpose_nvml MODULES driver/nvml.c)
@@ -46,6 +48,12 @@ interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c se
   see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
 target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
+foreach(part "" _peers)
+  interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c share/ipc_broker.c
+    share/ipc_exports.c share/ipc_page.c share/ipc_source.c share/ipc_thread.c share/ipc_wire.c)
+  target_sources(interpose_ipc${part} PRIVATE ipc_fake.c)
+  target_link_options(interpose_ipc${part} PRIVATE -Wl,--wrap=poll)
+endforeach()
 
 # The ledger, in several processes.
 foreach(part "" _members _card _wait _files _death)
