@@ -27,6 +27,7 @@ interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lo
 interpose_unit(interpose_device MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
   settings/rules.c settings/size.c)
 interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c)
+target_link_options(interpose_measure PRIVATE -Wl,--wrap=pthread_cond_timedwait)
 interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c)
 interpose_unit(interpose_nvml MODULES driver/nvml.c)
 interpose_unit(interpose_elfslot MODULES driver/elfslot.c driver/elfsym.c)
