@@ -30,6 +30,8 @@ interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/proc
 target_link_options(interpose_measure PRIVATE -Wl,--wrap=pthread_cond_timedwait)
 interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c)
 interpose_unit(interpose_nvml MODULES driver/nvml.c)
+interpose_unit(interpose_nvml_told MODULES hook/hook_nvml.c account/limit.c settings/options.c settings/people.c settings/rules.c
+  settings/size.c)
 interpose_unit(interpose_elfslot MODULES driver/elfslot.c driver/elfsym.c)
 target_link_options(interpose_elfslot PRIVATE -Wl,--wrap=mprotect)
 foreach(kind now lazy)
