@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -296,8 +297,19 @@ static void test_the_thread_sleeps_while_there_is_nothing_to_do(void)
     TEST_ASSERT_LESS_THAN_UINT64(2000, atomic_load(&ipc_fake_polls));
 }
 
+/* Runs after the library's own handler, as the driver's would: the thread must not call the driver any more.
+ */
+static void expect_no_thread(void)
+{
+    if (atomic_load(&ipc_fake_polling)) {
+        fputs("the thread runs after exit\n", stderr);
+        _exit(1);
+    }
+}
+
 int main(void)
 {
+    atexit(expect_no_thread);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){1024, 1024}); /* the board has room for eight chunks */
     UNITY_BEGIN();
     RUN_TEST(test_a_block_has_one_handle_while_it_lives);

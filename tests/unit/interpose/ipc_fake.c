@@ -39,6 +39,7 @@ static uint64_t last_id;
 int ipc_fake_settled;
 atomic_int ipc_fake_fail_backing, ipc_fake_fail_uuid, ipc_fake_fail_export;
 atomic_ulong ipc_fake_polls;
+atomic_int ipc_fake_polling;
 
 static bool fails(atomic_int *left)
 {
@@ -152,7 +153,10 @@ int __wrap_poll(struct pollfd *list, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *list, nfds_t count, int timeout)
 {
     atomic_fetch_add(&ipc_fake_polls, 1);
-    return __real_poll(list, count, timeout);
+    atomic_fetch_add(&ipc_fake_polling, 1);
+    const int ready = __real_poll(list, count, timeout);
+    atomic_fetch_sub(&ipc_fake_polling, 1);
+    return ready;
 }
 
 /* ---- helpers ---- */

@@ -58,6 +58,8 @@ foreach(part "" _peers)
   target_sources(interpose_ipc${part} PRIVATE ipc_fake.c)
   target_link_options(interpose_ipc${part} PRIVATE -Wl,--wrap=poll)
 endforeach()
+# A forked child starts the thread again.
+set_property(TEST interpose_ipc APPEND PROPERTY ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 die_after_fork=0")
 
 # The ledger, in several processes.
 foreach(part "" _members _card _wait _files _death)
