@@ -43,6 +43,8 @@ endforeach()
 target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
   ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
 interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c settings/size.c)
+interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c)
+target_sources(interpose_hooks_memory PRIVATE hooks_fake.c)
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
 interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c settings/size.c)
 target_link_options(interpose_refusal PRIVATE -Wl,--wrap=clock_gettime)
