@@ -42,6 +42,7 @@ foreach(kind now lazy)
 endforeach()
 target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
   ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
+interpose_unit(interpose_vmm MODULES pool/vmm.c route_fill.c)
 interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c settings/size.c)
 interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c)
 target_sources(interpose_hooks_memory PRIVATE hooks_fake.c)
