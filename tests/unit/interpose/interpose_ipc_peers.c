@@ -202,6 +202,13 @@ static void test_a_board_with_nonsense_is_an_empty_one(void)
         TEST_ASSERT_EQUAL_UINT(0, ipc_fake_on_board(source, 5));
         recv(liar.board[1], &byte, 1, 0);
     }
+    struct {
+        struct ipc_chunks chunks;
+        uint64_t more;
+    } longer = {.chunks.magic = IPC_PACKET_MAGIC, .chunks.count = 1, .chunks.list[0].id = 5};
+    TEST_ASSERT_EQUAL_INT(0, ipc_wire_send(liar.board[0], &longer, sizeof(longer), &(int){0}, 1));
+    TEST_ASSERT_EQUAL_UINT(0, ipc_fake_on_board(source, 5)); /* it goes on where it should end */
+    recv(liar.board[1], &byte, 1, 0);
     TEST_ASSERT_EQUAL_INT(1, (int)send(liar.board[0], "x", 1, 0));
     TEST_ASSERT_EQUAL_UINT(0, ipc_fake_on_board(source, 5));
     recv(liar.board[1], &byte, 1, 0);
