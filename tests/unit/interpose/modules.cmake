@@ -47,6 +47,8 @@ interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c s
 interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c)
 target_sources(interpose_hooks_memory PRIVATE hooks_fake.c)
 interpose_unit(interpose_hooks_context MODULES hook/hook_context.c hook/hook_growth.c base/lock.c base/process.c)
+interpose_unit(interpose_api_calls MODULES hook/api.c)
+target_compile_definitions(interpose_api_calls PRIVATE GPUCAP_VERSION="test")
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
 interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c settings/size.c)
 target_link_options(interpose_refusal PRIVATE -Wl,--wrap=clock_gettime)
