@@ -277,8 +277,9 @@ static void test_a_plan_maps_as_little_as_possible_and_stays_in_its_zone(void)
     ranges_map(&ranges, border - RANGES_PAGE, RANGES_PAGE, 0);
     expect_plan(RANGES_LARGE, 2, border, 2);
     ranges_unmap(&ranges, border - RANGES_PAGE, RANGES_PAGE);
-    ranges_map(&ranges, border, 3 * RANGES_PAGE, 0);
+    ranges_map(&ranges, border, RANGES_PAGE, 0);
     expect_plan(RANGES_SMALL, 2, BASE, 2);
+    ranges_map(&ranges, border + RANGES_PAGE, 2 * RANGES_PAGE, 0);
     ranges_map(&ranges, border + 4 * RANGES_PAGE, RANGES_PAGE, 0);
     TEST_ASSERT_NOT_NULL(ranges_take_at(&ranges, border + 4 * RANGES_PAGE, RANGES_PAGE));
     expect_plan(RANGES_LARGE, 4, border, 1);                   /* around the first hole */

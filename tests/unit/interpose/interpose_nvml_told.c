@@ -210,6 +210,8 @@ static void test_without_a_limit_only_idle_memory_is_told_as_free(void)
     device.total = 0;
     fake.idle = 100 * MIB;
     expect(TOTAL, 900 * MIB, TOTAL - 900 * MIB);
+    fake.nested = true; /* NVML calls itself: idle memory is told once */
+    expect(TOTAL, 900 * MIB, TOTAL - 900 * MIB);
     fake.idle = 2000 * MIB;
     expect(TOTAL, 0, TOTAL);
 }

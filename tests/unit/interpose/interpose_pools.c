@@ -146,7 +146,8 @@ void pool_settle(struct pool *pool)
 
 uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 {
-    const uint64_t given = bytes < idle[pool->ordinal] ? bytes : idle[pool->ordinal];
+    const uint64_t chunks = (bytes + 4 * MIB - 1) / (4 * MIB) * (4 * MIB); /* it gives whole chunks */
+    const uint64_t given = chunks && chunks < idle[pool->ordinal] ? chunks : idle[pool->ordinal];
 
     got.trimmed += given;
     return given;
@@ -567,8 +568,9 @@ static void test_sums_are_of_one_card_and_a_trim_stops_when_it_has_enough(void)
     idle[3] = 70 * MIB;
     TEST_ASSERT_EQUAL_UINT64(20 * MIB, pools_reclaimable(2));
     TEST_ASSERT_EQUAL_UINT64(2020 * MIB, pools_idle_on(2)); /* with the driver's own */
-    TEST_ASSERT_EQUAL_UINT64(15 * MIB, pools_trim(2, 15 * MIB));
-    TEST_ASSERT_EQUAL_UINT64(15 * MIB, got.trimmed);
+    TEST_ASSERT_EQUAL_UINT64(18 * MIB, pools_trim(2, 15 * MIB));
+    TEST_ASSERT_EQUAL_UINT64(18 * MIB, got.trimmed);
+    TEST_ASSERT_EQUAL_UINT64(8 * MIB, pools_trim(2, 5 * MIB)); /* more than was asked for is enough */
     got.trimmed = 0;
     TEST_ASSERT_EQUAL_UINT64(10 * MIB, pools_trim(2, 10 * MIB)); /* the second is not asked for it too */
     TEST_ASSERT_EQUAL_UINT64(10 * MIB, got.trimmed);
