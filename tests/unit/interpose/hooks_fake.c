@@ -160,11 +160,23 @@ bool capture_takes(CUstream stream)
 
 atomic_bool events_on;
 
-void events_note(const struct recording_event *event)
+static void note_event(const struct recording_event *event)
 {
     hooks_got.notes++;
     hooks_got.seen_kind = event->kind;
     hooks_got.seen_address = event->address;
+}
+
+struct recording_event *events_slot(void)
+{
+    static struct recording_event slot;
+
+    return &slot;
+}
+
+void events_publish(struct recording_event *slot)
+{
+    note_event(slot);
 }
 
 void owner_enter(void *return_address)

@@ -247,9 +247,21 @@ void log_info(const char *format, ...)
 
 atomic_bool events_on = true;
 
-void events_note(const struct recording_event *event)
+static void note_event(const struct recording_event *event)
 {
     noted = *event;
+}
+
+struct recording_event *events_slot(void)
+{
+    static struct recording_event slot;
+
+    return &slot;
+}
+
+void events_publish(struct recording_event *slot)
+{
+    note_event(slot);
 }
 
 /* ---- tests ---- */
@@ -451,17 +463,17 @@ static void test_the_current_card_is_asked_for_twice(void)
     struct device *device;
     CUdevice ordinal;
 
-    TEST_ASSERT_EQUAL_INT(-ENXIO, device_current(&ordinal)); /* no context */
+    TEST_ASSERT_EQUAL_INT(-ENXIO, driver_current_card(&ordinal)); /* no context */
     TEST_ASSERT_EQUAL_INT(-ENXIO, device_find_current(&device));
     fake.current = next_card;
     fake.fail_current = 1;
-    TEST_ASSERT_EQUAL_INT(0, device_current(&ordinal));
+    TEST_ASSERT_EQUAL_INT(0, driver_current_card(&ordinal));
     TEST_ASSERT_EQUAL_INT(next_card, ordinal);
     fake.fail_current = 2;
-    TEST_ASSERT_EQUAL_INT(-ENODEV, device_current(&ordinal));
+    TEST_ASSERT_EQUAL_INT(-ENODEV, driver_current_card(&ordinal));
     fake.failure = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     fake.fail_current = 1;
-    TEST_ASSERT_EQUAL_INT(-ENXIO, device_current(&ordinal));
+    TEST_ASSERT_EQUAL_INT(-ENXIO, driver_current_card(&ordinal));
     fake.failure = CUDA_ERROR_INVALID_CONTEXT;
     fake.fail_current = 2;
     TEST_ASSERT_EQUAL_INT(0, device_find_current(&device)); /* without a limit nothing is refused */

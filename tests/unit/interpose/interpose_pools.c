@@ -287,9 +287,21 @@ uint64_t account_room(struct account *account)
 
 atomic_bool events_on = true;
 
-void events_note(const struct recording_event *event)
+static void note_event(const struct recording_event *event)
 {
     got.gone = *event;
+}
+
+struct recording_event *events_slot(void)
+{
+    static struct recording_event slot;
+
+    return &slot;
+}
+
+void events_publish(struct recording_event *slot)
+{
+    note_event(slot);
 }
 
 void log_info(const char *format, ...)

@@ -175,7 +175,7 @@ atomic_bool events_on;
 _Thread_local uint16_t owner_current = 7;
 _Thread_local uint32_t owner_stack = 8;
 
-void events_note(const struct recording_event *event)
+static void note_event(const struct recording_event *event)
 {
     got.notes++;
     if (event->head.type == RECORDING_APART)
@@ -183,6 +183,18 @@ void events_note(const struct recording_event *event)
     else
         got.refusal = *event;
     got.refused_first = got.refused_first || (event->head.type == RECORDING_APART && got.refusal.head.type);
+}
+
+struct recording_event *events_slot(void)
+{
+    static struct recording_event slot;
+
+    return &slot;
+}
+
+void events_publish(struct recording_event *slot)
+{
+    note_event(slot);
 }
 
 void events_wake(void)
