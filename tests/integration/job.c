@@ -122,6 +122,16 @@ static void test_memory_of_one_card_is_not_given_back_for_another(void)
     expect_lent(env, "lends_on_one_card");
 }
 
+static void test_on_a_full_card_memory_idle_in_the_drivers_own_pool_serves_another_job(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_sim(env, "1x1G;ctx=128M", NULL);
+    spawn_env_unset(env, "GPUCAP_MAX");
+    spawn_env_unset(env, "GPUCAP_GROUP");
+    expect_lent(env, "lends_from_drivers_pool");
+}
+
 static void test_processes_without_any_limit_wait_for_a_full_card(void)
 {
     struct spawn_env *env = wrapped("on", "30s");
@@ -568,6 +578,7 @@ int main(void)
     RUN_TEST(test_on_a_full_card_idle_memory_of_one_job_serves_another);
     RUN_TEST(test_on_a_full_card_processes_without_any_limit_lend_too);
     RUN_TEST(test_memory_of_one_card_is_not_given_back_for_another);
+    RUN_TEST(test_on_a_full_card_memory_idle_in_the_drivers_own_pool_serves_another_job);
     RUN_TEST(test_processes_without_any_limit_wait_for_a_full_card);
     RUN_TEST(test_a_graph_borrows_what_it_lacks_and_no_more);
     RUN_TEST(test_memory_of_a_killed_process_can_be_had_at_once);

@@ -51,6 +51,32 @@ static void lends_on_one_card(void)
         prog_join(pid);
 }
 
+/* On a full card of 1 GiB: all that the other process has idle is in the driver's own pool. No request waits,
+ * so the other must give it back with its answer. */
+static void lends_from_drivers_pool(void)
+{
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+    CUdeviceptr block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, cuDeviceGetMemPool(&pool, 0));
+        MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
+        MUST(0, cuMemAllocAsync(&block, HALF, NULL));
+        MUST(0, cuMemFreeAsync(block, NULL));
+        MUST(0, cuCtxSynchronize());
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
+    MUST(0, cuMemAlloc(&block, HALF));
+    prog_signal();
+    prog_join(pid);
+}
+
 /* A process outside the ledger holds much of the card: a second context is not taken for as large. */
 static void second_context(void)
 {
@@ -177,6 +203,7 @@ int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
         {"lends_on_one_card", lends_on_one_card},
+        {"lends_from_drivers_pool", lends_from_drivers_pool},
         {"second_context", second_context},
         {"captures", captures},
         {"context_beside_a_min", context_beside_a_min},

@@ -201,8 +201,12 @@ static void wrong_frees(void)
     CHECK(pool_free(&model.pool, address - 512, true) == -EINVAL);
     CHECK(pool_free(&model.pool, 0, true) == -EINVAL &&
           pool_free(&model.pool, ~UINT64_C(0), true) == -EINVAL);
-    CHECK(pool_block(&model.pool, address + 512, false, &block) == -EINVAL);
-    CHECK(pool_block(&model.pool, address + 512, true, &block) == 0 && block.address == address);
+    for (int i = 0; i < 2; i++) { /* a large one and a small one */
+        const uint64_t start = model.blocks[i].address;
+
+        CHECK(pool_block(&model.pool, start + 512, false, &block) == -EINVAL);
+        CHECK(pool_block(&model.pool, start + 512, true, &block) == 0 && block.address == start);
+    }
     model_check(&model);
     model_free(&model, 0, true);
     CHECK(pool_free(&model.pool, address, true) == -EINVAL);

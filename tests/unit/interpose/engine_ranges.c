@@ -267,6 +267,70 @@ static void test_with_much_room_a_block_of_one_mib_is_small(void)
     TEST_ASSERT_EQUAL_INT(RANGES_LARGE, ranges_zone_for(&ranges, RANGES_LARGE_FROM + RANGES_UNIT));
 }
 
+/* High addresses stay free, so that they can be unmapped. */
+static void test_the_lowest_of_equal_ranges_is_taken(void)
+{
+    static const int order[] = {1, 3, 0, 2};
+    struct range *kept[4];
+    uint64_t lowest;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    ranges_map(&ranges, ranges.border, RANGES_PAGE, 0);
+    for (int i = 0; i < 4; i++) {
+        kept[i] = ranges_take(&ranges, RANGES_LARGE, 10 * RANGES_UNIT);
+        TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_UNIT));
+    }
+    lowest = kept[0]->start;
+    for (int i = 0; i < 4; i++)
+        ranges_give(&ranges, kept[order[i]], 0);
+    for (uint64_t i = 0; i < 4; i++)
+        TEST_ASSERT_EQUAL_UINT64(lowest + 11 * i * RANGES_UNIT,
+                                 ranges_take(&ranges, RANGES_LARGE, 10 * RANGES_UNIT)->start);
+}
+
+static void expect_plan(enum ranges_zone zone, uint64_t pages, uint64_t start, uint64_t map_pages)
+{
+    struct ranges_plan plan;
+
+    TEST_ASSERT_TRUE(ranges_plan(&ranges, zone, pages * RANGES_PAGE, &plan));
+    TEST_ASSERT_EQUAL_UINT64(start, plan.start);
+    TEST_ASSERT_EQUAL_UINT64(map_pages * RANGES_PAGE, plan.map_bytes);
+}
+
+static void test_a_plan_maps_as_little_as_possible_and_stays_in_its_zone(void)
+{
+    const uint64_t border = ranges.border;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    ranges_map(&ranges, border - RANGES_PAGE, RANGES_PAGE, 0);
+    expect_plan(RANGES_LARGE, 2, border, 2);
+    ranges_unmap(&ranges, border - RANGES_PAGE, RANGES_PAGE);
+    ranges_map(&ranges, border, RANGES_PAGE, 0);
+    expect_plan(RANGES_SMALL, 2, BASE, 2);
+    ranges_map(&ranges, border + RANGES_PAGE, 2 * RANGES_PAGE, 0);
+    ranges_map(&ranges, border + 4 * RANGES_PAGE, RANGES_PAGE, 0);
+    TEST_ASSERT_NOT_NULL(ranges_take_at(&ranges, border + 4 * RANGES_PAGE, RANGES_PAGE));
+    expect_plan(RANGES_LARGE, 4, border, 1);                   /* around the first hole */
+    expect_plan(RANGES_LARGE, 5, border + 5 * RANGES_PAGE, 5); /* which is too small for this */
+}
+
+static void test_an_aligned_range_is_taken_where_it_just_fits(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    const uint64_t start = ranges.border;
+    ranges_map(&ranges, start, RANGES_PAGE, 0);
+    struct range *range = ranges_take_aligned(&ranges, RANGES_LARGE, RANGES_PAGE, RANGES_PAGE);
+    TEST_ASSERT_NOT_NULL(range);
+    TEST_ASSERT_EQUAL_UINT64(start, range->start);
+    ranges_map(&ranges, start + RANGES_PAGE, RANGES_PAGE, 0);
+    TEST_ASSERT_NOT_NULL(ranges_take_at(&ranges, start + RANGES_PAGE, RANGES_UNIT));
+    const uint64_t half = RANGES_PAGE / 2;
+    range = ranges_take_aligned(&ranges, RANGES_LARGE, half, half); /* behind what is not aligned */
+    TEST_ASSERT_EQUAL_UINT64(start + RANGES_PAGE + half, range->start);
+    TEST_ASSERT_NULL(ranges_take_aligned(&ranges, RANGES_LARGE, half - RANGES_UNIT, half));
+    TEST_ASSERT_NULL(ranges_check(&ranges));
+}
+
 /* The list by time is what decides who is taken first: the remainder of a range keeps its place in it. */
 static void test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken(void)
 {
@@ -352,6 +416,9 @@ int main(void)
     RUN_TEST(test_an_address_outside_belongs_to_no_range);
     RUN_TEST(test_an_address_inside_a_range_of_terabytes_is_found);
     RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
+    RUN_TEST(test_the_lowest_of_equal_ranges_is_taken);
+    RUN_TEST(test_a_plan_maps_as_little_as_possible_and_stays_in_its_zone);
+    RUN_TEST(test_an_aligned_range_is_taken_where_it_just_fits);
     RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
     RUN_TEST(test_a_range_that_is_taken_has_no_pins);
     RUN_TEST(test_with_much_room_the_last_range_is_taken_only_if_no_other_fits);

@@ -338,6 +338,24 @@ static void test_an_unmap_removes_exactly_its_range(void)
     mappings_clear();
 }
 
+static void test_a_retained_handle_is_released_as_often_as_it_was_retained(void)
+{
+    struct block block = {.key = 5, .kind = BLOCKS_HANDLE, .bytes = 4096}, out;
+
+    TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+    blocks_add(&(struct block){.key = 5, .kind = BLOCKS_LINEAR, .bytes = 512});
+    TEST_ASSERT_FALSE_MESSAGE(blocks_hold(5), "an address is no handle");
+    TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+    blocks_add(&block);
+    TEST_ASSERT_TRUE(blocks_hold(5));
+    TEST_ASSERT_TRUE(blocks_hold(5));
+    TEST_ASSERT_TRUE(blocks_take(BLOCKS_HANDLE, 5, &out));
+    TEST_ASSERT_EQUAL_UINT(2, out.holds);
+    TEST_ASSERT_FALSE(blocks_hold(5));
+    TEST_ASSERT_TRUE(blocks_take(BLOCKS_LINEAR, 5, &out));
+    TEST_ASSERT_EQUAL_UINT(0, out.holds);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -351,5 +369,6 @@ int main(void)
     RUN_TEST(test_an_empty_table_knows_nothing);
     RUN_TEST(test_the_end_of_a_context_with_many_blocks_is_quick);
     RUN_TEST(test_threads_find_their_own_blocks_and_no_others);
+    RUN_TEST(test_a_retained_handle_is_released_as_often_as_it_was_retained);
     return UNITY_END();
 }

@@ -322,6 +322,33 @@ static void test_a_destroyed_graph_may_still_use_its_memory(void)
     TEST_ASSERT_EQUAL_UINT64(0, launch(2, 2 * GIB, 1)); /* none of it is in use any more */
 }
 
+/* After a trim, a launch asks at most for what all graphs of the card need beyond what is held. */
+static void test_graphs_never_launched_and_those_of_another_card_need_nothing(void)
+{
+    remember(0, GIB);
+    launch(0, GIB, 1);
+    remember(1, GIB);
+    graphs_forget(EXEC(1));
+    trim(0);
+    TEST_ASSERT_EQUAL_UINT64(0, launch(0, GIB, 1));
+    TEST_ASSERT_EQUAL_INT(0, graphs_remember(EXEC(2), &(struct graphs_part){1, GIB}, 1));
+    struct graphs_ask ask = {.exec = EXEC(2), .part = {1, GIB}, .stream = 1};
+    graphs_alone(&ask);
+    graphs_need(&ask, &(struct graphs_pool){0, 0});
+    TEST_ASSERT_EQUAL_UINT64(GIB, ask.need);
+    graphs_end(&ask, true, GIB);
+    trim(0);
+    TEST_ASSERT_EQUAL_UINT64(0, launch(0, GIB, 1));
+}
+
+static void test_a_launch_on_another_stream_is_not_as_before(void)
+{
+    remember(0, GIB);
+    launch(0, GIB, 1);
+    TEST_ASSERT_FALSE(again(0, GIB, 2));
+    TEST_ASSERT_TRUE(again(0, GIB, 1));
+}
+
 static void test_a_handle_that_is_used_again_is_another_graph(void)
 {
     remember(0, GIB);
@@ -400,6 +427,8 @@ int main(void)
     RUN_TEST(test_launches_as_before_go_side_by_side);
     RUN_TEST(test_cards_do_not_wait_for_each_other);
     RUN_TEST(test_a_destroyed_graph_may_still_use_its_memory);
+    RUN_TEST(test_graphs_never_launched_and_those_of_another_card_need_nothing);
+    RUN_TEST(test_a_launch_on_another_stream_is_not_as_before);
     RUN_TEST(test_a_handle_that_is_used_again_is_another_graph);
     RUN_TEST(test_rows_are_found_in_any_order);
     RUN_TEST(test_threads_keep_the_table_whole);

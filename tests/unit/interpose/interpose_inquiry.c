@@ -96,6 +96,15 @@ static void test_files_that_others_could_have_made_do_not_count(void)
     unlink(other);
 }
 
+static void test_a_request_that_cannot_be_put_leaves_nothing_behind(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, mkdir(file("ask"), 0700));
+    TEST_ASSERT_EQUAL_INT(-EISDIR, inquiry_ask(folder, getpid(), geteuid(), "stop"));
+    TEST_ASSERT_EQUAL_INT(0, rmdir(file("ask")));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, rmdir(folder), "a file is left");
+    TEST_ASSERT_EQUAL_INT(0, mkdir(folder, 0700));
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -105,6 +114,7 @@ int main(void)
     RUN_TEST(test_an_old_answer_is_not_taken_for_a_new_one);
     RUN_TEST(test_a_long_request_is_refused);
     RUN_TEST(test_files_that_others_could_have_made_do_not_count);
+    RUN_TEST(test_a_request_that_cannot_be_put_leaves_nothing_behind);
     rmdir(folder);
     return UNITY_END();
 }

@@ -58,9 +58,26 @@ ssize_t readlink(const char *path, char *buffer, size_t size)
     return (ssize_t)strlen(answer);
 }
 
+static atomic_bool hangs;   /* NVML's start takes longer than anything waits for it */
+static atomic_bool hurries; /* the patience of waits is over at once */
+static atomic_int waits;
+
+int __real_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until)
+{
+    atomic_fetch_add(&waits, 1);
+    return atomic_load(&hurries) ? ETIMEDOUT : __real_pthread_cond_timedwait(changed, lock, until);
+}
+
 static nvml_return fake_init(void)
 {
     atomic_fetch_add(&started, 1);
+    while (atomic_load(&hangs))
+        sched_yield();
     if (atomic_load(&slow))
         usleep(20000);
     return start_fails ? NVML_NOT_SUPPORTED : NVML_OK;
@@ -349,6 +366,55 @@ static bool fork_while_stuck(void)
     return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
+/* A child is another process, whatever its parent was listed under. */
+static bool fork_after_a_question(void)
+{
+    int status;
+
+    add((unsigned)getpid(), 100 * MB);
+    if (!measures(100 * MB))
+        return false;
+    pid_t pid = fork();
+    if (pid == 0) {
+        add((unsigned)getpid(), 30 * MB);
+        _exit(measures(30 * MB) ? 0 : 1);
+    }
+    return waitpid(pid, &status, 0) == pid && status == 0 && measures(100 * MB);
+}
+
+/* The thread that starts NVML does not exist in a child: what it has not finished is not waited for. */
+static bool fork_during_a_start_that_hangs(void)
+{
+    int status;
+
+    atomic_store(&hangs, true);
+    measure_start();
+    while (!atomic_load(&started))
+        sched_yield();
+    atomic_store(&hurries, true);
+    pid_t pid = fork();
+    if (pid == 0) {
+        atomic_store(&hurries, false);
+        atomic_store(&waits, 0);
+        _exit(answers(-ENODATA) && atomic_load(&waits) == 0 ? 0 : 1);
+    }
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static bool everyone(void)
+{
+    uint64_t bytes = 1;
+
+    if (measure_all(&card, &bytes) != -ENODATA || bytes) /* NVML sees no process: it may be blind */
+        return false;
+    add(4242, 5 * MB);
+    add(5151, 60 * MB);
+    if (measure_all(&card, &bytes) || bytes != 65 * MB)
+        return false;
+    add(6161, NVML_NOT_AVAILABLE);
+    return measure_all(&card, &bytes) == -ENODATA;
+}
+
 /* Signals of the host program go to the host program's threads only. */
 static volatile sig_atomic_t handled_on_main;
 
@@ -435,6 +501,9 @@ CASE(test_every_exit_ends_the_loading_of_nvml, exit_ends_loading)
 CASE(test_nvml_is_started_once, started_once)
 CASE(test_a_child_forked_during_the_start_measures_for_itself, fork_during_start)
 CASE(test_a_child_forked_while_the_thread_is_stuck_measures_for_itself, fork_while_stuck)
+CASE(test_a_forked_child_is_another_process, fork_after_a_question)
+CASE(test_a_child_does_not_wait_for_a_start_that_hangs_in_its_parent, fork_during_a_start_that_hangs)
+CASE(test_all_processes_are_added_up_if_all_have_figures, everyone)
 CASE(test_signals_stay_with_the_host_program, signals_stay_with_the_host)
 
 static void test_a_question_fits_on_a_small_stack(void)
@@ -474,6 +543,9 @@ int main(void)
     RUN_TEST(test_every_exit_ends_the_loading_of_nvml);
     RUN_TEST(test_nvml_is_started_once);
     RUN_TEST(test_a_child_forked_during_the_start_measures_for_itself);
+    RUN_TEST(test_a_forked_child_is_another_process);
+    RUN_TEST(test_a_child_does_not_wait_for_a_start_that_hangs_in_its_parent);
+    RUN_TEST(test_all_processes_are_added_up_if_all_have_figures);
     RUN_TEST(test_signals_stay_with_the_host_program);
     RUN_TEST(test_a_child_forked_while_the_thread_is_stuck_measures_for_itself);
     RUN_TEST(test_a_question_fits_on_a_small_stack);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,8 @@ static atomic_int waiting;      /* threads in dladdr */
 static atomic_int inside;       /* threads in dlopen */
 static atomic_int opens;        /* calls of dlopen that have ended */
 static bool lacks_names;
+static const char *lacks; /* this name alone */
+static bool exits_inside; /* the library's constructor calls exit */
 
 /* In place of the dynamic loader's. */
 int dladdr(const void *address, Dl_info *info)
@@ -38,6 +41,8 @@ void *dlopen(const char *file, int mode)
     atomic_fetch_add(&inside, 1);
     while (atomic_load(&slow))
         usleep(1000);
+    if (exits_inside)
+        nvml_end();
     atomic_fetch_sub(&inside, 1);
     atomic_fetch_add(&opens, 1);
     return &opens;
@@ -51,8 +56,7 @@ int dlclose(void *handle)
 
 void *real_symbol(void *handle, const char *name)
 {
-    (void)name;
-    return lacks_names ? NULL : handle;
+    return lacks_names || (lacks && !strcmp(name, lacks)) ? NULL : handle;
 }
 
 void setUp(void) {}
@@ -184,6 +188,45 @@ static bool a_child_waits_for_no_thread_of_its_parent(void)
     return right;
 }
 
+/* The thread would wait for itself. */
+static bool a_constructor_that_exits_is_not_waited_for(void)
+{
+    struct timespec before, after;
+
+    exits_inside = true;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    nvml_open();
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    return after.tv_sec - before.tv_sec <= 2;
+}
+
+static bool older_and_newer_libraries_will_do(void)
+{
+    lacks = "nvmlDeviceGetComputeRunningProcesses_v3"; /* drivers before 510 */
+    if (!nvml_open() || !nvml.processes)
+        return false;
+    return nvml.init && nvml.count && nvml.index && nvml.handle_by_index && nvml.memory_v2;
+}
+
+static bool one_without_an_optional_name_will_do(void)
+{
+    lacks = "nvmlDeviceGetMemoryInfo_v2";
+    return nvml_open() && !nvml.memory_v2 && nvml.memory;
+}
+
+static bool one_without_a_needed_name_will_not(void)
+{
+    static const char *const needed[] = {"nvmlInit_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID",
+                                         "nvmlDeviceGetMemoryInfo"};
+
+    for (size_t i = 0; i < sizeof(needed) / sizeof(*needed); i++) {
+        lacks = needed[i];
+        if (nvml_open())
+            return false;
+    }
+    return true;
+}
+
 #define CASE(name, scenario)                                                                                 \
     static void name(void)                                                                                   \
     {                                                                                                        \
@@ -197,6 +240,10 @@ CASE(test_the_end_waits_for_a_thread_that_loads, end_waits_for_a_thread_that_loa
 CASE(test_the_end_does_not_wait_for_a_thread_without_the_loaders_lock,
      end_does_not_wait_for_a_thread_that_waits_for_the_loader)
 CASE(test_the_end_does_not_wait_for_ever, end_does_not_wait_for_ever)
+CASE(test_the_end_does_not_wait_for_its_own_thread, a_constructor_that_exits_is_not_waited_for)
+CASE(test_libraries_of_older_drivers_will_do, older_and_newer_libraries_will_do)
+CASE(test_a_library_without_an_optional_name_will_do, one_without_an_optional_name_will_do)
+CASE(test_a_library_without_a_needed_name_is_not_used, one_without_a_needed_name_will_not)
 CASE(test_a_child_waits_for_no_thread_of_its_parent, a_child_waits_for_no_thread_of_its_parent)
 
 int main(void)
@@ -208,6 +255,10 @@ int main(void)
     RUN_TEST(test_the_end_waits_for_a_thread_that_loads);
     RUN_TEST(test_the_end_does_not_wait_for_a_thread_without_the_loaders_lock);
     RUN_TEST(test_the_end_does_not_wait_for_ever);
+    RUN_TEST(test_the_end_does_not_wait_for_its_own_thread);
+    RUN_TEST(test_libraries_of_older_drivers_will_do);
+    RUN_TEST(test_a_library_without_an_optional_name_will_do);
+    RUN_TEST(test_a_library_without_a_needed_name_is_not_used);
     RUN_TEST(test_a_child_waits_for_no_thread_of_its_parent);
     return UNITY_END();
 }

@@ -1,0 +1,442 @@
+/* Hooks on graphs that allocate: what an instantiation and a launch ask for, and what is remembered of them.
+ * The table of graphs (graphs.c) is real; the driver and all that decides (route.h) are the test's own. */
+#include "interpose/hook/hooks.h"
+
+#include <string.h>
+#include <unity.h>
+
+#include "interpose/account/graphs.h"
+#include "interpose/hook/growth.h"
+#include "interpose/hook/seen.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/pool/streams.h"
+#include "interpose/refusal.h"
+#include "interpose/route.h"
+#include "interpose/see/events.h"
+#include "interpose/see/owner.h"
+#include "interpose/settings/log.h"
+
+#define MIB   (UINT64_C(1) << 20)
+#define GRAPH ((CUgraph)0x100)
+#define CHILD ((CUgraph)0x200)
+#define EXEC  ((CUgraphExec)0x300)
+
+/* The engine's own table of the driver: the fake is all there is. */
+atomic_bool driver_bound;
+struct driver_table driver_entries;
+
+struct driver_table *driver_bind_now(void)
+{
+    return &driver_entries;
+}
+
+static struct device device;
+
+/* The nodes of GRAPH are 1, 2, ...; a child graph has one node, an allocation. */
+static struct node {
+    CUgraphNodeType type;
+    uint64_t bytes;
+    uintptr_t function, kernel; /* its number is its stack */
+} nodes[4];
+static size_t node_count;
+
+static struct fake {
+    CUresult result;     /* of launches */
+    uint64_t held, used; /* by the driver for graphs */
+    uint64_t room;       /* that may be asked for */
+    bool captures, inactive;
+} fake;
+
+static struct {
+    uint64_t stack, asked;
+    int asks, graph_ends, launches, trims, flags, says, lends, awaits, rooms;
+} got;
+
+/* ---- the test's own library ---- */
+
+bool route_active(void)
+{
+    return !fake.inactive;
+}
+
+bool route_limited(void)
+{
+    return !fake.inactive;
+}
+
+uint64_t route_given_back(void)
+{
+    return 0;
+}
+
+bool route_retry(struct route_attempt *attempt)
+{
+    (void)attempt;
+    return false;
+}
+
+CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes)
+{
+    growth->device = NULL;
+    got.stack = bytes;
+    return CUDA_SUCCESS;
+}
+
+void route_grow_end(const struct route_growth *growth)
+{
+    (void)growth;
+}
+
+bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow)
+{
+    (void)growth, (void)ordinal, (void)borrow;
+    got.asks++;
+    got.asked = bytes;
+    return bytes <= fake.room;
+}
+
+void route_grow_graph_end(const struct route_growth *growth)
+{
+    (void)growth;
+    got.graph_ends++;
+}
+
+bool route_make_room(CUdevice ordinal, uint64_t bytes)
+{
+    (void)ordinal, (void)bytes;
+    got.rooms++;
+    return false;
+}
+
+void route_touch(CUdevice ordinal)
+{
+    (void)ordinal;
+}
+
+void route_await_stream(CUstream stream)
+{
+    (void)stream;
+    got.awaits++;
+}
+
+uint64_t growth_stack_of(CUfunction kernel)
+{
+    return (uintptr_t)kernel;
+}
+
+struct device *device_get(CUdevice ordinal)
+{
+    return ordinal == 0 ? &device : NULL;
+}
+
+struct device *device_guarded(CUdevice ordinal)
+{
+    (void)ordinal;
+    return NULL;
+}
+
+bool device_any_guarded(void)
+{
+    return false;
+}
+
+uint64_t account_short_to_grow(struct account *account, uint64_t need)
+{
+    (void)account, (void)need;
+    return 0;
+}
+
+uint64_t pools_idle_on(CUdevice ordinal)
+{
+    (void)ordinal;
+    return 0;
+}
+
+void pools_before_flag(void)
+{
+    got.flags++;
+}
+
+bool capture_any(void)
+{
+    return fake.captures;
+}
+
+bool capture_takes(CUstream stream)
+{
+    (void)stream;
+    return false;
+}
+
+void refusal_say(struct device *of, enum refusal_of whose, uint64_t bytes)
+{
+    (void)of, (void)bytes;
+    got.says += whose == REFUSAL_GRAPH;
+}
+
+void refusal_say_kept(struct device *of, uint64_t bytes)
+{
+    (void)of, (void)bytes;
+}
+
+void lend_freed_somewhere(void)
+{
+    got.lends++;
+}
+
+void log_error(const char *format, ...)
+{
+    (void)format;
+}
+
+atomic_bool events_on;
+
+void seen_graphs(CUdevice ordinal, uint64_t held)
+{
+    (void)ordinal, (void)held;
+}
+
+void owner_enter(void *return_address)
+{
+    (void)return_address;
+}
+
+_Thread_local uintptr_t streams_last, streams_thread;
+
+uintptr_t streams_new_key(void)
+{
+    return streams_thread = 5;
+}
+
+bool streams_work_slow(uintptr_t key)
+{
+    streams_last = key;
+    return false;
+}
+
+void streams_worked(void) {}
+
+/* ---- the driver ---- */
+
+static CUresult CUDAAPI get_nodes(CUgraph graph, CUgraphNode *list, size_t *count)
+{
+    *count = graph == CHILD ? 1 : node_count;
+    for (size_t i = 0; list && i < *count; i++)
+        list[i] = (CUgraphNode)(graph == CHILD ? 99 : i + 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI get_type(CUgraphNode node, CUgraphNodeType *type)
+{
+    *type = (uintptr_t)node == 99 ? CU_GRAPH_NODE_TYPE_MEM_ALLOC : nodes[(uintptr_t)node - 1].type;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI get_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    params->func = (CUfunction)nodes[(uintptr_t)node - 1].function;
+    params->kern = (CUkernel)nodes[(uintptr_t)node - 1].kernel;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI get_alloc(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+{
+    params->poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    params->bytesize = (uintptr_t)node == 99 ? 64 * MIB : nodes[(uintptr_t)node - 1].bytes;
+    params->dptr = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI get_child(CUgraphNode node, CUgraph *child)
+{
+    (void)node;
+    *child = CHILD;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI get_attribute(CUdevice card, CUgraphMem_attribute which, void *value)
+{
+    (void)card;
+    *(cuuint64_t *)value = which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? fake.held : fake.used;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI trim(CUdevice card)
+{
+    (void)card;
+    got.trims++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI instantiate(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+    (void)graph, (void)flags;
+    *exec = EXEC;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI launch(CUgraphExec exec, CUstream stream)
+{
+    (void)exec, (void)stream;
+    got.launches++;
+    return fake.result;
+}
+
+static CUresult CUDAAPI update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+    (void)exec, (void)graph, (void)info;
+    return fake.result;
+}
+
+static CUresult CUDAAPI destroy(CUgraphExec exec)
+{
+    (void)exec;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                                 size_t count, CUgraphNodeParams *params)
+{
+    (void)node, (void)graph, (void)dependencies, (void)count, (void)params;
+    return CUDA_SUCCESS;
+}
+
+void setUp(void)
+{
+    driver_entries = (struct driver_table){.cuGraphGetNodes = get_nodes,
+                                           .cuGraphNodeGetType = get_type,
+                                           .cuGraphKernelNodeGetParams_v2 = get_kernel,
+                                           .cuGraphMemAllocNodeGetParams = get_alloc,
+                                           .cuGraphChildGraphNodeGetGraph = get_child,
+                                           .cuDeviceGetGraphMemAttribute = get_attribute,
+                                           .cuDeviceGraphMemTrim = trim,
+                                           .cuGraphInstantiateWithFlags = instantiate,
+                                           .cuGraphLaunch = launch,
+                                           .cuGraphExecUpdate_v2 = update,
+                                           .cuGraphExecDestroy = destroy,
+                                           .cuGraphAddNode = add_node};
+    atomic_store(&driver_bound, true);
+    fake = (struct fake){.room = 1024 * MIB};
+    memset(&got, 0, sizeof(got));
+    node_count = 0;
+}
+
+void tearDown(void)
+{
+    fake.inactive = false;
+    cuGraphExecDestroy(EXEC);
+    TEST_ASSERT_TRUE(graphs_none());
+}
+
+static void add(CUgraphNodeType type, uint64_t bytes, uintptr_t function, uintptr_t kernel)
+{
+    nodes[node_count++] = (struct node){type, bytes, function, kernel};
+}
+
+static void make(void)
+{
+    CUgraphExec exec;
+
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, GRAPH, 0));
+}
+
+/* ---- tests ---- */
+
+static void test_the_largest_stack_of_a_graphs_kernels_is_asked_for(void)
+{
+    add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 100, 0);
+    add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 0, 3000); /* by its CUkernel */
+    add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 200, 0);
+    make();
+    TEST_ASSERT_EQUAL_UINT64(3000, got.stack);
+    TEST_ASSERT_TRUE(graphs_none()); /* it allocates nothing */
+    fake.inactive = true;
+    make();
+    TEST_ASSERT_EQUAL_UINT64(0, got.stack);
+}
+
+static void test_what_a_graph_allocates_is_asked_for_at_its_launch(void)
+{
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
+    add(CU_GRAPH_NODE_TYPE_GRAPH, 0, 0, 0);
+    make();
+    TEST_ASSERT_EQUAL_INT(0, got.asks);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_UINT64(96 * MIB, got.asked);
+    TEST_ASSERT_EQUAL_INT(1, got.launches);
+    TEST_ASSERT_EQUAL_INT(1, got.graph_ends);
+    fake.held = fake.used = 96 * MIB;
+    got.asks = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS,
+                          cuGraphLaunch(EXEC, NULL)); /* holds no less than after a launch before */
+    TEST_ASSERT_EQUAL_INT(0, got.asks);
+    nodes[0].bytes = 128 * MIB;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphExecUpdate_v2(EXEC, GRAPH, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_INT(1, got.asks); /* another footprint */
+}
+
+static void test_a_launch_that_fails_gives_no_certainty(void)
+{
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
+    make();
+    fake.result = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(EXEC, NULL));
+    fake.result = CUDA_SUCCESS;
+    got.asks = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_INT(1, got.asks);
+    TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.asked);
+}
+
+static void test_a_launch_without_room_trims_unless_there_is_a_capture(void)
+{
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
+    make();
+    fake.room = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_INT(0, got.launches + got.graph_ends);
+    TEST_ASSERT_EQUAL_INT(1, got.says);
+    TEST_ASSERT_EQUAL_INT(1, got.awaits);
+    TEST_ASSERT_EQUAL_INT(1, got.rooms);
+    TEST_ASSERT_EQUAL_INT(2, got.trims);
+    fake.captures = true;
+    got.trims = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_INT(0, got.trims); /* it might disturb the capture */
+    fake.room = 1024 * MIB;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL)); /* no lock is left taken */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuDeviceGraphMemTrim(0));
+    TEST_ASSERT_EQUAL_INT(1, got.lends);
+}
+
+static void test_nodes_that_wait_for_flags_are_told(void)
+{
+    static const struct {
+        CUgraphNodeType type;
+        int flags;
+    } cases[] = {{CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, 1},
+                 {CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, 1},
+                 {CU_GRAPH_NODE_TYPE_KERNEL, 0}};
+    CUgraphNode node;
+
+    for (int i = 0; i < 3; i++) {
+        CUgraphNodeParams params = {.type = cases[i].type};
+
+        got.flags = 0;
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphAddNode(&node, GRAPH, NULL, 0, &params));
+        TEST_ASSERT_EQUAL_INT(cases[i].flags, got.flags);
+    }
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_the_largest_stack_of_a_graphs_kernels_is_asked_for);
+    RUN_TEST(test_what_a_graph_allocates_is_asked_for_at_its_launch);
+    RUN_TEST(test_a_launch_that_fails_gives_no_certainty);
+    RUN_TEST(test_a_launch_without_room_trims_unless_there_is_a_capture);
+    RUN_TEST(test_nodes_that_wait_for_flags_are_told);
+    return UNITY_END();
+}
