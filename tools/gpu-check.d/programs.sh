@@ -14,7 +14,7 @@ EACH_WAY=native,strict,deferred
 WRAPPED=strict,deferred
 PROGRAM_RUNS="prog_pointers $EACH_WAY - ranges ends attributes widths several_attributes several_as_alone freed ids
 prog_pointers $EACH_WAY - sync_memops sync_memops_by_tokens sync_memops_at_rest backing dma_bufs whole_copies threads
-prog_waits $EACH_WAY - flags flags_both two_contexts two_contexts_streams
+prog_waits $EACH_WAY - flags flags_both two_contexts two_contexts_streams hosts_turn_later hosts_turn_then_flag
 prog_captures $EACH_WAY - captures_beside_frees freed_beside_a_capture freed_into_a_graph allocated_into_a_graph
 prog_captures $EACH_WAY GPUCAP_DECAY=0.02 capture_ends_with_context begins_beside_work begins_beside_another_stream
 prog_captures $EACH_WAY GPUCAP_DECAY=0.02 begins_beside_a_context exported_beside_a_beginning begun_by_the_dead begun_twice
