@@ -265,11 +265,13 @@ static void expect_said(const char *text)
     lines[0] = '\0';
 }
 
+/* The first refusal of a process also names the commands that explain it. */
 static void test_one_line_a_second_with_the_number_of_those_without(void)
 {
     set(OPTIONS_MAX, "512M", OPTIONS_ENVIRONMENT);
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n");
+    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n"
+                "  who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n");
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
     fake.ms += 999;
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
