@@ -48,8 +48,8 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "seeing which streams the program uses, and stops doing so once work may go unseen.")                  \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
       "How much more than the recent peak of its live blocks a pool may hold before it moves free chunks "   \
-      "or waits for work instead of growing. With room on the card it may hold more if it would move too "   \
-      "often.")                                                                                              \
+      "or waits for work instead of growing. With 16 GiB of room or more at least 8%, and more while moves " \
+      "would take too long.")                                                                                \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
     X(EARLY, "early", "GPUCAP_EARLY", "90%", "a percentage such as 90%",                                     \
