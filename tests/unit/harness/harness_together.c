@@ -91,7 +91,8 @@ static void test_a_pair_validates_as_each_would_alone_in_every_mode(void)
     }
 }
 
-/* In threads: without an end, the other one would train on for what nobody is told. */
+/* With --pair-mode=threads: a pair of which one model has failed has no result, so the other must not train
+ * on. */
 static void test_a_model_that_fails_ends_the_other_of_its_pair(void)
 {
     train_shell("1x256M",

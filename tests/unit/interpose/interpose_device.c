@@ -1,6 +1,6 @@
-/* device: which cards are limited, by whom, and what follows when the driver or the ledger fails. Driver,
- * NVML, ledger and account are the test's own; the options are real. What is known of a card stays known, so
- * each test has cards of its own. */
+/* Tests of device.c: which limit holds for which card, and what happens when the driver or the ledger fails.
+ * Driver, NVML, ledger and account are fakes; the options are real. device.c keeps what it has learnt of a
+ * card, so each test uses other cards. */
 #include "interpose/account/device.h"
 
 #include <errno.h>
