@@ -62,18 +62,36 @@ static const char *said(const char *text)
     return at;
 }
 
-static void test_table_names_operations_and_memory_in_80_columns(void)
+/* An MLP has nine operations, fewer than the table has rows: each is shown, however long it took. */
+static void test_table_names_operations_and_memory(void)
 {
+    TRAIN("1x256M", "--model=mlp", "--hidden=8", "--image=8", "--steps=10", "--alloc=cache",
+          "--profile-steps=4", option);
+    train_went_well();
+    said("\nprofile of steps 4 to 7: ");
+    said("\n  input    fill                      2 ");
+    said("\n  forward  gemm                      2 ");
+    said("\n  forward  softmax_xent_forward      1 ");
+    said("\n  backward gemm                      3 ");
+    said("\n  backward bias_act_backward         2 ");
+    said("\n  update   sgd                       1 ");
+    said("\n  memory at its peak: ");
+    said("\n  activations ");
+    TEST_ASSERT_NULL(strstr(train_said.err, "all others"));
+}
+
+/* A GPT has more operations than rows. Which are among the longest is a matter of time. */
+static void test_table_has_ten_rows_of_80_columns_and_the_others_in_one(void)
+{
+    int rows = 0;
     const char *at;
 
     TRAIN("1x256M", GPT, "--steps=10", "--alloc=cache", "--profile-steps=4", option);
     train_went_well();
+    for (at = said("\n  pass     operation "); at < said("\n  all others "); at = strchr(at + 1, '\n'))
+        rows++;
+    TEST_ASSERT_EQUAL_INT(1 + 10, rows);
     at = said("\nprofile of steps 4 to 7: ");
-    said("\n  backward attention_backward        2 ");
-    said("\n  forward  attention_forward         2 ");
-    said("\n  all others ");
-    said("\n  memory at its peak: ");
-    said("\n  activations ");
     while (*at) {
         size_t length = strcspn(at, "\n");
 
@@ -182,7 +200,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_profile_changes_no_bit);
-    RUN_TEST(test_table_names_operations_and_memory_in_80_columns);
+    RUN_TEST(test_table_names_operations_and_memory);
+    RUN_TEST(test_table_has_ten_rows_of_80_columns_and_the_others_in_one);
     RUN_TEST(test_graphs_begin_after_the_profile);
     RUN_TEST(test_a_short_training_is_profiled_at_its_end);
     RUN_TEST(test_what_cannot_be_profiled_is_refused_before_it_begins);
