@@ -76,6 +76,7 @@ static enum status fill_header(struct trainer *trainer, const struct checkpoint_
     header->data_seed = position.seed;
     header->data_samples = position.samples;
     header->val_best = trainer->val_best;
+    header->missed = trainer->missed && trainer->missed == trainer->step;
     describe(trainer, header->name, sizeof(header->name));
     status = cuda_device_status(cudaMemcpyAsync(header->scalars, trainer->optim.scalars.data,
                                                 sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
@@ -108,7 +109,7 @@ static enum status write_contents(struct trainer *trainer, struct checkpoint_fil
         return status;
     header.checksum = checkpoint_sum_close(&file->sum);
     if (pwrite(file->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
-        return checkpoint_file_fail(file, "the checkpoint cannot be written");
+        return checkpoint_file_fail(file, STATUS_UNSAVED, "the checkpoint cannot be written");
     return STATUS_OK;
 }
 
@@ -143,7 +144,7 @@ enum status checkpoint_can_save(const char *path)
     /* Permissions alone do not tell: root has all of them, also where nothing can be created. */
     file.fd = checkpoint_place_create(path, temporary);
     if (file.fd < 0)
-        return checkpoint_file_fail(&file, "the checkpoint cannot be created");
+        return checkpoint_file_fail(&file, STATUS_FAILED, "the checkpoint cannot be created");
     unlink(temporary);
     close(file.fd);
     return STATUS_OK;
@@ -156,12 +157,12 @@ static enum status save(struct trainer *trainer, const char *path, uint64_t keep
     enum status status;
 
     if (file.fd < 0)
-        return checkpoint_file_fail(&file, "the checkpoint cannot be created");
+        return checkpoint_file_fail(&file, STATUS_UNSAVED, "the checkpoint cannot be created");
     status = write_kind(trainer, &file, kind);
     if (!status && fsync(file.fd))
-        status = checkpoint_file_fail(&file, "the checkpoint cannot be flushed");
+        status = checkpoint_file_fail(&file, STATUS_UNSAVED, "the checkpoint cannot be flushed");
     if (!status && checkpoint_place_commit(temporary, path, keep))
-        status = checkpoint_file_fail(&file, "the checkpoint cannot be put in its place");
+        status = checkpoint_file_fail(&file, STATUS_UNSAVED, "the checkpoint cannot be put in its place");
     if (status) {
         unlink(temporary);
         status_fail(status, "%s: the checkpoint that was there before, if any, is untouched", path);
@@ -207,7 +208,7 @@ static enum status check_file(struct checkpoint_file *file, struct checkpoint_he
     size_t table;
 
     if (fstat(file->fd, &info))
-        return checkpoint_file_fail(file, "fstat");
+        return checkpoint_file_fail(file, STATUS_FAILED, "fstat");
     if (!S_ISREG(info.st_mode))
         return refuse(file, "it is not a file");
     if (!checkpoint_file_read(file, header, sizeof(*header)))
@@ -292,7 +293,7 @@ static enum status read_contents(struct trainer *trainer, struct checkpoint_file
     enum status status = STATUS_OK;
 
     if (lseek(file->fd, start, SEEK_SET) != start)
-        return checkpoint_file_fail(file, "lseek");
+        return checkpoint_file_fail(file, STATUS_FAILED, "lseek");
     for (int p = 0; p < model->param_count && !status; p++)
         status = checkpoint_param_load(trainer, file, &model->params[p], &entries[p], small);
     if (!status && small)
@@ -309,6 +310,7 @@ static enum status read_contents(struct trainer *trainer, struct checkpoint_file
         return status;
     trainer->step = header->step;
     trainer->micro = trainer->first_micro = header->micro;
+    trainer->missed = header->missed ? header->step : 0;
     trainer->val_best = isfinite(header->val_best) && header->val_best > 0.0 ? header->val_best : 0.0;
     return input_seek(&trainer->input, &(struct pipeline_position){.seed = header->data_seed,
                                                                    .samples = header->data_samples});

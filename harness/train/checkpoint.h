@@ -15,7 +15,8 @@ struct trainer;
  * something that a rename must not replace, such as a device. */
 enum status checkpoint_can_save(const char *path);
 
-/* `keep`: how many checkpoints to keep at `path`; the older ones are path.1, path.2, and so on. */
+/* `keep`: how many checkpoints to keep at `path`; the older ones are path.1, path.2, and so on. Returns
+ * STATUS_UNSAVED if the file cannot be written: what was at `path` is untouched, and a later try may do. */
 enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep);
 
 /* After pruning or packing: writes the weights alone, for evaluation, to the file of --save with the ending

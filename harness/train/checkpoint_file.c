@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum status checkpoint_file_fail(const struct checkpoint_file *file, const char *what)
+enum status checkpoint_file_fail(const struct checkpoint_file *file, enum status status, const char *what)
 {
-    return status_fail(STATUS_FAILED, "%s: %s: %s", file->path, what, strerror(errno));
+    return status_fail(status, "%s: %s: %s", file->path, what, strerror(errno));
 }
 
 enum status checkpoint_file_write(struct checkpoint_file *file, const void *bytes, size_t count)
@@ -21,7 +21,7 @@ enum status checkpoint_file_write(struct checkpoint_file *file, const void *byte
             continue;
         if (written <= 0) {
             errno = written < 0 ? errno : ENOSPC;
-            return checkpoint_file_fail(file, "the checkpoint cannot be written");
+            return checkpoint_file_fail(file, STATUS_UNSAVED, "the checkpoint cannot be written");
         }
         at += written;
         count -= (size_t)written;

@@ -18,8 +18,8 @@ struct checkpoint_file {
     uint8_t *buffer; /* CHECKPOINT_CHUNK bytes */
 };
 
-/* Prints path, `what` and errno. Returns STATUS_FAILED. */
-enum status checkpoint_file_fail(const struct checkpoint_file *file, const char *what);
+/* Prints path, `what` and errno. Returns `status`. */
+enum status checkpoint_file_fail(const struct checkpoint_file *file, enum status status, const char *what);
 
 /* Writes bytes; checkpoint_file_add also adds them to the sum. */
 enum status checkpoint_file_write(struct checkpoint_file *file, const void *bytes, size_t count);

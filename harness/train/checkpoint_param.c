@@ -95,7 +95,7 @@ static enum status load_part(struct trainer *trainer, struct checkpoint_file *fi
         size_t bytes = part->bytes - done < CHECKPOINT_CHUNK ? part->bytes - done : CHECKPOINT_CHUNK;
 
         if (!checkpoint_file_read(file, file->buffer, bytes))
-            return checkpoint_file_fail(file, "the checkpoint cannot be read");
+            return checkpoint_file_fail(file, STATUS_FAILED, "the checkpoint cannot be read");
         status =
             copy(trainer, (char *)part->tensor->data + done, file->buffer, bytes, cudaMemcpyHostToDevice);
     }
@@ -182,7 +182,7 @@ static enum status load_sparse(struct trainer *trainer, struct checkpoint_file *
         status = status_fail(STATUS_NO_MEMORY, "no host memory for %zu weights", count);
     else if (!checkpoint_file_read(file, mask, mask_bytes(param)) ||
              !checkpoint_file_read(file, weights, left * sizeof(float)))
-        status = checkpoint_file_fail(file, "the checkpoint cannot be read");
+        status = checkpoint_file_fail(file, STATUS_FAILED, "the checkpoint cannot be read");
     else if (!spread(weights, count, left, mask))
         status = status_fail(STATUS_FAILED, "--resume=%s: a mask of weights does not fit their number",
                              file->path);

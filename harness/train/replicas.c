@@ -251,14 +251,19 @@ static void *run_replica(void *arg)
 
 /* ---- the job ---- */
 
-static void print_job(struct job *job)
+static enum status finish_job(struct job *job)
 {
+    struct profile **profiles = calloc((size_t)job->count, sizeof(struct profile *));
+    enum status status;
     struct session_result *result = &job->replica[0].result;
     float first = 0.0f;
     float last = 0.0f;
     double flops_per_s = 0.0;
 
+    if (!profiles)
+        return status_fail(STATUS_NO_MEMORY, "out of host memory");
     for (int i = 0; i < job->count; i++) {
+        profiles[i] = job->replica[i].trainer.profile;
         flops_per_s += job->replica[i].result.flops_per_s;
         first += job->replica[i].result.loss_first / (float)job->count;
         last += job->replica[i].result.loss_last / (float)job->count;
@@ -269,19 +274,7 @@ static void print_job(struct job *job)
     result->cards = job->one_card ? 1 : job->count;
     result->peak_bytes = atomic_load(&job->budget.peak);
     printf("replicas=%d ", job->count);
-    session_print_result(result);
-}
-
-static enum status end_profiles(struct job *job)
-{
-    struct profile **profiles = calloc((size_t)job->count, sizeof(struct profile *));
-    enum status status;
-
-    if (!profiles)
-        return status_fail(STATUS_NO_MEMORY, "out of host memory");
-    for (int i = 0; i < job->count; i++)
-        profiles[i] = job->replica[i].trainer.profile;
-    status = session_end_profile(job->options, profiles, job->count);
+    status = session_finish(result, profiles, job->count);
     free(profiles);
     return status;
 }
@@ -434,9 +427,7 @@ enum status replicas_run(const struct train_options *options)
     }
     status = run_job(&job);
     if (!status)
-        print_job(&job);
-    if (!status)
-        status = end_profiles(&job);
+        status = finish_job(&job);
     close_job(&job);
     pthread_cond_destroy(&job.changed);
     pthread_mutex_destroy(&job.lock);

@@ -220,9 +220,8 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     result.loss_last = losses[1] / (float)rank->comm.size;
     if (!status && rank->comm.rank == 0) {
         printf("replicas=%d ", rank->comm.size);
-        session_print_result(&result);
         /* All are profiled, so that all capture their graphs in the same step. */
-        status = session_end_profile(&options, &trainer.profile, 1);
+        status = session_finish(&result, &trainer.profile, 1);
     }
     buckets_close(&rank->buckets);
     trainer_close(&trainer);
@@ -243,7 +242,7 @@ enum status replicas_run_mpi(const struct train_options *options)
         return status;
     status = run_rank(&rank, options);
     if (status) {
-        if (!rank.said && status != STATUS_STOPPED)
+        if (!rank.said && status != STATUS_STOPPED && status != STATUS_UNSAVED)
             status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
         rank.comm.abort(status);
     }

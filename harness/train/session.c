@@ -33,6 +33,8 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
     result->loss_first = trainer->loss_first;
     result->loss_last = trainer->loss_last;
     result->val_best = trainer->val_best;
+    result->unsaved = trainer->unsaved;
+    result->best_unsaved = trainer->best_unsaved;
     result->step_ms = trainer_step_ms(trainer);
     result->samples_per_s = trainer_samples_per_s(trainer);
     /* simgpu has no kernels: how fast the host is says nothing of a card. */
@@ -110,8 +112,8 @@ void session_print_result(const struct session_result *result)
     printf(" device=%s\n", result->device);
 }
 
-enum status session_end_profile(const struct train_options *options, struct profile *const *profiles,
-                                int count)
+static enum status end_profile(const struct train_options *options, struct profile *const *profiles,
+                               int count)
 {
     char model[16], precision[16], title[64];
     enum status status;
@@ -123,6 +125,25 @@ enum status session_end_profile(const struct train_options *options, struct prof
              train_options_choice("precision", options->precision, precision, sizeof(precision)));
     status = profile_write(options->profile, title, profiles, count);
     return status || options->quiet ? status : profile_print(profiles[0], stderr);
+}
+
+enum status session_finish(const struct session_result *result, struct profile *const *profiles, int count)
+{
+    const char *save = result->options.save;
+    enum status status;
+
+    session_print_result(result);
+    status = end_profile(&result->options, profiles, count);
+    if (!status && result->unsaved)
+        status =
+            status_fail(STATUS_UNSAVED,
+                        "the last checkpoint could not be written: %s is an older one, if it is there", save);
+    if (!status && result->best_unsaved)
+        status = status_fail(STATUS_UNSAVED,
+                             "%s.best is not the checkpoint with the lowest loss: that one "
+                             "could not be written",
+                             save);
+    return status;
 }
 
 enum status session_run(struct trainer *trainer, struct session_result *result)
@@ -157,8 +178,10 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
         status = trainer_validate(trainer, &result->evaluation);
     if (!status && stop_signal() && !trainer->shard)
         status =
-            status_fail(STATUS_STOPPED, "ended by a signal before the last validation was done%s%s",
-                        options->save ? "; go on with --resume=" : "", options->save ? options->save : "");
+            status_fail(trainer->unsaved ? STATUS_UNSAVED : STATUS_STOPPED,
+                        "ended by a signal before the last validation was done%s%s",
+                        trainer->unsaved ? "; the steps could not be saved to " : "; go on with --resume=",
+                        options->save);
     if (!status)
         session_read_result(trainer, result);
     if (!status && trainer->progress.terminal)

@@ -20,7 +20,8 @@ struct session_result {
     int cards;                            /* that computed them */
     double data_wait_ms;                  /* per step, that the host waited for samples */
     struct trainer_evaluation evaluation; /* at the end */
-    double val_best;                      /* lowest loss of all validations */
+    double val_best;                      /* lowest loss of all validations; --save-best: that of FILE.best */
+    bool unsaved, best_unsaved;           /* the last try to write FILE, or FILE.best, has failed */
     size_t peak_bytes;                    /* taken from the device by this process */
     size_t peak_kind[MEM_KIND_COUNT];
     const char *format; /* of the data */
@@ -39,9 +40,8 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
 /* Prints the result line on stdout. */
 void session_print_result(const struct session_result *result);
 
-/* Writes the file of --profile from the profiles of a job's replicas, and prints the first one's table on
- * stderr. Does nothing without --profile. */
-enum status session_end_profile(const struct train_options *options, struct profile *const *profiles,
-                                int count);
+/* Prints the result line. With --profile, writes its file from the profiles of a job's replicas, and prints
+ * the first one's table on stderr. Returns STATUS_UNSAVED if the last checkpoint could not be written. */
+enum status session_finish(const struct session_result *result, struct profile *const *profiles, int count);
 
 #endif

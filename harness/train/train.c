@@ -104,9 +104,7 @@ static enum status run_with_batch(const struct train_options *options, struct cu
         status = session_run(&trainer, &result);
     *trained = !status;
     if (!status)
-        session_print_result(&result);
-    if (!status)
-        status = session_end_profile(options, &trainer.profile, 1);
+        status = session_finish(&result, &trainer.profile, 1);
     if (!status)
         status = shrink_model_evaluate(&trainer);
     trainer_close(&trainer);

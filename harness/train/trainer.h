@@ -78,9 +78,11 @@ struct trainer {
     uint64_t step;  /* updates done */
     uint64_t micro; /* batches taken */
     float loss_first, loss_last;
-    double val_best;     /* the lowest finite loss of any validation, 0 before the first */
-    uint64_t first_step; /* of this run */
-    uint64_t saved_step; /* of the newest checkpoint; UINT64_MAX: none of this run */
+    double val_best;            /* the lowest finite loss of any validation, 0 before the first */
+    uint64_t first_step;        /* of this run */
+    uint64_t saved_step;        /* of the newest checkpoint; UINT64_MAX: none of this run */
+    bool unsaved, best_unsaved; /* the last try to write FILE, or FILE.best, has failed */
+    uint64_t missed;            /* the step whose validation a signal interrupted; 0: none */
     struct progress progress;
     bool shares_terminal;             /* another training of this process prints progress too */
     double reported;                  /* host seconds when a report was queued last */

@@ -28,43 +28,69 @@ static bool saves_now(const struct trainer *trainer)
            (end || (options->save_every && trainer->step % options->save_every == 0));
 }
 
+/* A file that cannot be written, on a full disk for example, is no reason to lose the training: the next try
+ * may do. Sets *unsaved. If it was the last one, session_finish says so. */
+static enum status write_checkpoint(struct trainer *trainer, const char *path, uint64_t keep, bool *unsaved)
+{
+    enum status status = checkpoint_save(trainer, path, keep);
+
+    *unsaved = status == STATUS_UNSAVED;
+    if (!*unsaved)
+        return status;
+    progress_log("unsaved", ",\"step\":%llu", (unsigned long long)trainer->step);
+    if (trainer->step < trainer->options.steps && !stop_signal())
+        status_fail(status, "the training goes on, and tries again when the next checkpoint is due");
+    return STATUS_OK;
+}
+
 static enum status save(struct trainer *trainer)
 {
-    enum status status = STATUS_OK;
+    const struct train_options *options = &trainer->options;
+    enum status status;
 
     if (!trainer_is_good(trainer))
         return STATUS_FAILED;
-    if (trainer->saved_step != trainer->step)
-        status = checkpoint_save(trainer, trainer->options.save, trainer->options.keep);
-    if (!status)
+    if (trainer->saved_step == trainer->step)
+        return STATUS_OK;
+    status = write_checkpoint(trainer, options->save, options->keep, &trainer->unsaved);
+    if (!status && !trainer->unsaved)
         trainer->saved_step = trainer->step;
     return status;
 }
 
-static enum status save_best(struct trainer *trainer)
+/* `before`: the loss of FILE.best. It stays the one to beat if the file cannot be written. */
+static enum status save_best(struct trainer *trainer, double before)
 {
+    enum status status;
     char path[PATH_MAX];
 
     if (snprintf(path, sizeof(path), "%s.best", trainer->options.save) >= (int)sizeof(path))
         return status_fail(STATUS_FAILED, "--save: the path is too long");
-    return checkpoint_save(trainer, path, 1);
+    status = write_checkpoint(trainer, path, 1, &trainer->best_unsaved);
+    if (trainer->best_unsaved)
+        trainer->val_best = before;
+    return status;
 }
 
 /* The last validation comes after the last checkpoint, so that a failure in it loses no step. If it found the
- * lowest loss, FILE has to know: a run that resumes from it would replace FILE.best by something worse. */
-static enum status save_again(struct trainer *trainer)
+ * lowest loss, FILE has to know: a run that resumes from it would replace FILE.best by something worse. And
+ * if that checkpoint could not be written, there may be room by now. */
+static enum status save_again(struct trainer *trainer, bool best)
 {
     const struct train_options *options = &trainer->options;
-    bool matters = options->save_best || options->validate_every;
 
-    if (!options->save || !matters || trainer->saved_step != trainer->step)
+    if (trainer->unsaved && trainer->step >= options->steps)
+        return save(trainer);
+    if (!options->save || !best || !(options->save_best || options->validate_every) ||
+        trainer->saved_step != trainer->step)
         return STATUS_OK;
-    return checkpoint_save(trainer, options->save, 1);
+    return write_checkpoint(trainer, options->save, 1, &trainer->unsaved);
 }
 
 enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
     const struct train_options *options = &trainer->options;
+    double before = trainer->val_best;
     enum status status = trainer_evaluate(trainer, evaluation);
     char model[16];
 
@@ -73,34 +99,47 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
     progress_validated(&trainer->progress,
                        train_options_choice("model", options->model, model, sizeof(model)), trainer->step,
                        evaluation->loss, evaluation->accuracy);
-    if (!evaluation->best || trainer->small)
+    if (trainer->small)
         return STATUS_OK;
-    if (options->save && options->save_best)
-        status = save_best(trainer);
-    return status ? status : save_again(trainer);
+    if (evaluation->best && options->save && options->save_best)
+        status = save_best(trainer, before);
+    return status ? status : save_again(trainer, evaluation->best);
 }
 
 /* A signal has asked for the end. Only replica 0 listens: the others end with it. */
 static enum status stop(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
-    enum status status;
+    enum status status = STATUS_OK;
 
     if (trainer->trial)
         return status_fail(STATUS_STOPPED, "ended by a signal before the training began");
-    status = trainer_time(trainer, false);
+    if (trainer->step > trainer->first_step) {
+        status = trainer_time(trainer, false);
+        if (!status)
+            status = trainer_queue_report(trainer);
+        if (!status)
+            status = trainer_read_reports(trainer, true);
+    }
     if (!status)
-        status = trainer_queue_report(trainer);
-    if (!status)
-        status = trainer_read_reports(trainer, true);
-    if (!status && options->save)
         status = save(trainer);
     if (status)
         return status;
-    return status_fail(STATUS_STOPPED, "ended by %s at step %llu of %llu%s%s",
-                       stop_signal() == SIGINT ? "SIGINT" : "SIGTERM", (unsigned long long)trainer->step,
-                       (unsigned long long)options->steps, options->save ? "; go on with --resume=" : "",
-                       options->save ? options->save : "");
+    return status_fail(
+        trainer->unsaved ? STATUS_UNSAVED : STATUS_STOPPED, "ended by %s at step %llu of %llu%s%s",
+        stop_signal() == SIGINT ? "SIGINT" : "SIGTERM", (unsigned long long)trainer->step,
+        (unsigned long long)options->steps,
+        trainer->unsaved ? ", which could not be saved to " : "; go on with --resume=", options->save);
+}
+
+/* Validates between steps. If a signal interrupts it, the run that resumes has to do it. */
+static enum status validate_step(struct trainer *trainer)
+{
+    struct trainer_evaluation evaluation;
+    enum status status = trainer_validate(trainer, &evaluation);
+
+    trainer->missed = stop_signal() && !evaluation.rows ? trainer->step : 0;
+    return status;
 }
 
 bool trainer_due(const struct trainer *trainer)
@@ -110,7 +149,6 @@ bool trainer_due(const struct trainer *trainer)
 
 enum status trainer_between(struct trainer *trainer)
 {
-    struct trainer_evaluation evaluation;
     enum status status = STATUS_OK;
 
     if (!trainer_due(trainer))
@@ -122,7 +160,7 @@ enum status trainer_between(struct trainer *trainer)
     if (!status && !trainer_is_good(trainer))
         status = STATUS_FAILED;
     if (!status && validates_now(trainer))
-        status = trainer_validate(trainer, &evaluation);
+        status = validate_step(trainer);
     if (!status && saves_now(trainer))
         status = save(trainer);
     return status;
@@ -199,6 +237,10 @@ enum status trainer_run(struct trainer *trainer)
 
     trainer->keep_input = trainer->options.dump;
     trainer_begin(trainer);
+    if (trainer->missed && trainer->missed == trainer->step && validates_now(trainer))
+        status = validate_step(trainer);
+    if (!status && trainer->missed && stop_signal())
+        status = stop(trainer);
     while (trainer->step < trainer->options.steps && !status) {
         status = trainer_advance(trainer);
         if (!status && trainer->keep_input)

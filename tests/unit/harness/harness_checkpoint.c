@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/unit/harness/harness_support.h"
 #include "unity.h"
@@ -220,24 +221,66 @@ static int count_files(void)
     return count;
 }
 
-/* As on a full disk, a write fails in the midst of a new file: at a limit of file sizes that is set when the
- * first checkpoint is there. (simgpu's memory is files too, so that it cannot be set earlier.) */
-static void test_a_full_disk_leaves_the_last_good_checkpoint(void)
+/* Runs these shell commands beside a long training whose process id is $run and whose messages are in $err.
+ * They begin when the first checkpoint is there. "full" makes the disk look full: a write fails in the midst
+ * of a new file, at a limit of file sizes (which cannot be set earlier: simgpu's memory is files too). */
+static void run_beside(const char *commands)
 {
-    char line[LINE];
+    char line[2 * LINE];
 
-    snprintf(line, sizeof(line),
-             "(until [ -e %s ]; do kill -0 $$ || exit; sleep 0.01; done; prlimit --pid $$ --fsize=100000) & "
-             "exec \"$TRAIN\" "
-             "--hidden=256 --batch=4 --alloc=static --steps=1000000000 --save-every=1 --quiet %s",
-             path, save);
-    train_shell("1x256M", line, 30);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "cannot be written: File too large"), train_said.err);
-    TEST_ASSERT_EQUAL_STRING("", train_said.out);
-    TEST_ASSERT_EQUAL_INT(1, count_files());
+    snprintf(
+        line, sizeof(line),
+        "F=%s; err=%s/err; \"$TRAIN\" --hidden=256 --batch=4 --alloc=static --steps=1000000000 "
+        "--save-every=1 --val-batches=1 --quiet %s 2>>$err & run=$!; "
+        "full() { prlimit --pid $run --fsize=100000:; until grep -q 'goes on' $err; do check; done; }; "
+        "check() { kill -0 $run || exit 9; sleep 0.01; }; "
+        "until [ -e $F ]; do check; done; %s; kill -TERM $run; wait $run; code=$?; cat $err >&2; rm $err; "
+        "exit $code",
+        path, folder, save, commands);
+    train_shell("1x256M", line, 60);
+}
+
+static void check_resumes(void)
+{
     TRAIN("1x256M", "--hidden=256", "--steps=0", "--quiet", "--val-batches=1", resume);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    train_went_well();
+}
+
+static void test_a_full_disk_costs_a_checkpoint_and_not_the_training(void)
+{
+    run_beside("full; cp $F $F.copy; : >$err; until grep -q 'goes on' $err; do check; done; "
+               "cmp $F $F.copy && prlimit --pid $run --fsize=unlimited:; "
+               "while cmp -s $F $F.copy; do check; done; rm $F.copy");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_STOPPED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "cannot be written: File too large"), train_said.err);
+    TEST_ASSERT_EQUAL_INT(1, count_files());
+    check_resumes();
+}
+
+static void test_a_run_whose_end_cannot_be_saved_has_a_status_of_its_own(void)
+{
+    char name[TRAIN_PATH + 8];
+
+    run_beside("full");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_UNSAVED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, ", which could not be saved to "), train_said.err);
+    TEST_ASSERT_EQUAL_INT(1, count_files());
+    check_resumes();
+    /* A folder takes the place: the result is told all the same. */
+    snprintf(name, sizeof(name), "%s.best", path);
+    TEST_ASSERT_EQUAL_INT(0, mkdir(name, 0700));
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=3", "--val-batches=1", "--save-best", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_UNSAVED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(
+        strstr(train_said.err, "run.ckpt.best is not the checkpoint with the lowest"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("3", train_field("steps"));
+    TEST_ASSERT_EQUAL_INT(0, rmdir(name));
+    /* What was not kept does not count: the next validation is the best. */
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=4", "--val-batches=1", "--save-best", "--rate=3", save,
+          resume);
+    train_went_well();
+    copy_file("last");
+    TEST_ASSERT_TRUE(same_file(".best", "last"));
 }
 
 /* Root may do anything in /proc, but nothing can be created there. */
@@ -439,7 +482,8 @@ int main(void)
     RUN_TEST(test_a_bad_file_is_refused_with_a_reason);
     RUN_TEST(test_another_models_checkpoint_is_refused);
     RUN_TEST(test_a_finished_run_says_that_nothing_is_left);
-    RUN_TEST(test_a_full_disk_leaves_the_last_good_checkpoint);
+    RUN_TEST(test_a_full_disk_costs_a_checkpoint_and_not_the_training);
+    RUN_TEST(test_a_run_whose_end_cannot_be_saved_has_a_status_of_its_own);
     RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
     RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
     RUN_TEST(test_the_last_validation_counts_after_a_resume);

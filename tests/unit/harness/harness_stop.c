@@ -191,6 +191,30 @@ static void test_a_second_signal_ends_it_at_once(void)
 }
 #endif
 
+/* The validation at step 3 has a billion batches. The run that resumes does it, before its own steps. */
+static void test_a_validation_that_a_signal_interrupted_is_done_after_the_resume(void)
+{
+    static const char *const options = "--hidden=16 --batch=4 --validate-every=3 --samples=100000000000";
+    char line[LINE];
+
+    snprintf(line, sizeof(line),
+             "\"$TRAIN\" %s --steps=5 --report-every=1 --val-batches=1000000000 %s 2>%s/err & run=$!; "
+             "until grep -q step=3/5 %s/err; do kill -0 $run || break; sleep 0.01; done; "
+             "kill -TERM $run; wait $run; code=$?; cat %s/err >&2; exit $code",
+             options, save, folder, folder, folder);
+    train_shell("1x256M", line, 60);
+    ends_with(TRAIN_STOPPED, "ended by SIGTERM at step 3 of 5");
+    snprintf(line, sizeof(line),
+             "\"$TRAIN\" %s --steps=5 --quiet --val-batches=1 --log=%s/log %s && cat %s/log", options, folder,
+             resume, folder);
+    train_shell("1x256M", line, 60);
+    train_went_well();
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.out, "\"model\":\"mlp\",\"step\":3,\"loss\""),
+                                 train_said.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "\"event\":\"step\",\"model\":\"mlp\",\"step\":3"),
+                             train_said.out);
+}
+
 static void test_a_signal_that_was_ignored_stays_so(void)
 {
     char line[LINE];
@@ -215,6 +239,7 @@ int main(void)
 #ifndef __SANITIZE_THREAD__ /* which delivers signals later, both before the handler */
     RUN_TEST(test_a_second_signal_ends_it_at_once);
 #endif
+    RUN_TEST(test_a_validation_that_a_signal_interrupted_is_done_after_the_resume);
     RUN_TEST(test_a_signal_that_was_ignored_stays_so);
     return UNITY_END();
 }

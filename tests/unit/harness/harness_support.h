@@ -4,7 +4,14 @@
 
 #include "spawn.h"
 
-enum { TRAIN_FAILED = 1, TRAIN_USAGE = 2, TRAIN_NO_MEMORY = 3, TRAIN_NOT_FINITE = 4, TRAIN_STOPPED = 5 };
+enum {
+    TRAIN_FAILED = 1,
+    TRAIN_USAGE = 2,
+    TRAIN_NO_MEMORY = 3,
+    TRAIN_NOT_FINITE = 4,
+    TRAIN_STOPPED = 5,
+    TRAIN_UNSAVED = 6
+};
 
 enum { TRAIN_PATH = 600, TRAIN_OPTION = 700 }; /* bytes of a path, and of an option with one */
 
