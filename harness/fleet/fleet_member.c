@@ -299,6 +299,13 @@ void fleet_member_signal(const struct fleet_member *member, int signal)
         kill(-member->pid, signal);
 }
 
+static const char *meaning(int code)
+{
+    return code == FLEET_NOT_FINITE_STATUS ? " (loss not finite)"
+           : code == FLEET_UNSAVED_STATUS  ? " (not saved)"
+                                           : "";
+}
+
 void fleet_member_ending(const struct fleet_member *member, char *text, size_t size)
 {
     switch (member->end) {
@@ -315,8 +322,7 @@ void fleet_member_ending(const struct fleet_member *member, char *text, size_t s
         snprintf(text, size, "out of memory");
         break;
     case FLEET_FAILED:
-        snprintf(text, size, "exit status %d%s", member->code,
-                 member->code == FLEET_NOT_FINITE_STATUS && is_train(member) ? " (loss not finite)" : "");
+        snprintf(text, size, "exit status %d%s", member->code, is_train(member) ? meaning(member->code) : "");
         break;
     case FLEET_KILLED:
         snprintf(text, size, "killed by signal %d (%s)", member->code, strsignal(member->code));

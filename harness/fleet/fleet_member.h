@@ -15,7 +15,8 @@
 enum {
     FLEET_NAME_MAX = 64,
     FLEET_NO_MEMORY_STATUS = 3,  /* exit statuses of `train`: memory ran out, */
-    FLEET_NOT_FINITE_STATUS = 4, /* a loss or gradient was not finite */
+    FLEET_NOT_FINITE_STATUS = 4, /* a loss or gradient was not finite, */
+    FLEET_UNSAVED_STATUS = 6,    /* its last checkpoint could not be written */
     FLEET_RESULT_MAX = 2 * FLEET_LINE_MAX,
     FLEET_LOG_MAX = 1 << 20, /* most bytes of a member's output in its log */
 };

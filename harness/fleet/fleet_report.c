@@ -48,6 +48,14 @@ static double rate(const struct fleet_member *member)
     return seconds > 0 ? (double)fleet_member_steps(member) / seconds : 0;
 }
 
+/* The limit of this member alone, or that of the job. */
+static const char *cap_of(const struct fleet_member *member)
+{
+    const struct fleet_job *job = member->job;
+
+    return job->each ? job->each : job->cap ? job->cap : "native";
+}
+
 static void print_row(FILE *out, size_t i, const struct fleet_member *member,
                       const struct fleet_member *alone)
 {
@@ -62,8 +70,8 @@ static void print_row(FILE *out, size_t i, const struct fleet_member *member,
     fleet_show_bytes(member->peak_memory, memory, sizeof(memory));
     fleet_member_ending(member, ending, sizeof(ending));
     fprintf(out, "%3zu %-*.*s %6.6s %7llu %9s%s%*s %7s %9s  %.13s\n", i, width, width, member->job->name,
-            member->job->cap ? member->job->cap : "native", (unsigned long long)fleet_member_steps(member),
-            ms, alone ? " " : "", alone ? 9 : 0, alone_ms, loss, memory, ending);
+            cap_of(member), (unsigned long long)fleet_member_steps(member), ms, alone ? " " : "",
+            alone ? 9 : 0, alone_ms, loss, memory, ending);
 }
 
 /* Replaces spaces, which separate the key=value words of a line. */
@@ -84,8 +92,8 @@ static void print_keys(FILE *out, size_t i, const struct fleet_member *member,
     word(text, ending, sizeof(ending));
     word(member->job->name, name, sizeof(name));
     fprintf(out, "member=%zu name=%s cap=%s end=%s code=%d steps=%llu seconds=%.3f steps_per_s=%.3f", i, name,
-            member->job->cap ? member->job->cap : "native", ending, member->code,
-            (unsigned long long)fleet_member_steps(member), fleet_member_seconds(member), rate(member));
+            cap_of(member), ending, member->code, (unsigned long long)fleet_member_steps(member),
+            fleet_member_seconds(member), rate(member));
     if (isfinite(ms))
         fprintf(out, " step_ms=%.3f", ms);
     if (isfinite(member->progress.loss))

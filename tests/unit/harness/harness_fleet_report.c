@@ -136,6 +136,18 @@ static void test_the_report_fits_80_columns_and_has_keys_for_programs_only(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmembers=3 ok=2 steps=100900 "), text);
 }
 
+static void test_the_cap_is_the_members_own_where_it_has_one(void)
+{
+    struct fleet_job limited = {.name = "train", .argv = argv, .cap = "8G", .each = "3G"};
+    char text[8192];
+
+    members[1].job = &limited;
+    write_report(NULL, true, text, sizeof(text));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\n  1 train                  3G "), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmember=0 name=train_--model=mlp cap=8G "), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmember=1 name=train cap=3G "), text);
+}
+
 static void expect_bytes(const char *expected, uint64_t bytes)
 {
     char text[32];
@@ -160,6 +172,7 @@ int main(void)
     RUN_TEST(test_a_line_of_progress_keeps_to_its_width);
     RUN_TEST(test_a_line_of_progress_fits_80_columns_with_the_time_left);
     RUN_TEST(test_the_report_fits_80_columns_and_has_keys_for_programs_only);
+    RUN_TEST(test_the_cap_is_the_members_own_where_it_has_one);
     RUN_TEST(test_bytes_are_written_as_people_do);
     return UNITY_END();
 }
