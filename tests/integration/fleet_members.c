@@ -157,10 +157,11 @@ static void test_members_of_a_job_share_its_max_and_its_name(void)
     spawn_result_free(&result);
 }
 
+/* The limit is far more than the other member needs, also on a busy machine. */
 static void test_a_slow_member_is_ended_by_the_time_limit(void)
 {
     struct spawn_result result =
-        FLEET("--timeout=1", "--quiet", "--", "sleep", "1000", "--", "sh", "-c", TRAINS);
+        FLEET("--timeout=5", "--quiet", "--", "sleep", "1000", "--", "sh", "-c", TRAINS);
 
     cli_expect_status(1, &result);
     cli_expect_out("member 0: timed out\n", &result);
@@ -174,7 +175,9 @@ static void test_serial_comes_first_where_it_is_asked_for(void)
         FLEET("--quiet", "--baseline=serial", "--processes=2", "--", "sh", "-c", "sleep 0.2; " TRAINS);
 
     cli_expect_status(0, &result);
-    cli_expect_out(" alone_seconds=0.", &result);
+    cli_expect_out(" alone_seconds=", &result);
+    TEST_ASSERT_TRUE_MESSAGE(atof(strstr(result.out, " alone_seconds=") + strlen(" alone_seconds=")) >= 0.2,
+                             result.out);
     cli_expect_out(" serial_wall_s=", &result);
     cli_expect_out(" throughput_against_serial=", &result);
     spawn_result_free(&result);
@@ -184,11 +187,13 @@ static void test_serial_comes_first_where_it_is_asked_for(void)
 #define STUBBORN                                                                                             \
     "-- sh -c 'trap \"\" TERM INT; sleep 1000 & echo $! >>$SCRATCH/pids; echo $$ >>$SCRATCH/pids; wait'"
 #define WAIT_FOR_6 "while [ \"$(wc -l <$SCRATCH/pids 2>/dev/null || echo 0)\" -lt 6 ]; do sleep 0.05; done;"
-/* A zombie that init has not reaped yet does not count. */
+/* A zombie that init has not reaped yet does not count. A process that was sent a signal may take a while to
+ * be run again and end: 60 s for all of them. */
 #define COUNT_LIVING                                                                                         \
-    "sleep 0.2; for p in $(cat $SCRATCH/pids 2>/dev/null); do "                                              \
-    "case $(sed 's/.*) //' /proc/$p/stat 2>/dev/null) in ''|Z*) ;; *) echo alive $p; kill -9 $p;; esac; "    \
-    "done; echo counted"
+    "lives() { case $(sed 's/.*) //' /proc/$1/stat 2>/dev/null) in ''|Z*) return 1;; esac; }; tries=600; "   \
+    "for p in $(cat $SCRATCH/pids 2>/dev/null); do "                                                         \
+    "while lives $p && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done; "                         \
+    "if lives $p; then echo alive $p; kill -9 $p; fi; done; echo counted"
 
 static void expect_none_alive(const char *script, const char *expected)
 {
