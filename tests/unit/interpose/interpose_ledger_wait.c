@@ -404,7 +404,7 @@ static void test_second_is_first_when_the_first_gives_up_or_dies(void)
     member_send(&dies, ORDER_WAIT, 900, LONG_MS);
     await_waiting(holder, dies.slot);
     member_send(&gives_up, ORDER_WAIT, 800, 1000);
-    await_waiting(holder, gives_up.slot);
+    await_waited(holder, &gives_up);
     member_send(&last, ORDER_WAIT, 100, LONG_MS);
     await_waiting(holder, last.slot);
     member_kill(&dies);

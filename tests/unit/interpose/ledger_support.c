@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #define LEDGERS_MAX 600
 #define MEMBERS_MAX 64
 #define FD_LIMIT    2000 /* above any descriptor of a ledger */
+#define PATIENT_MS  600000
 
 char test_folder[LEDGER_PATH];
 
@@ -61,6 +63,11 @@ void test_end(void)
     remove_folder();
 }
 
+void test_be_patient(struct ledger *ledger)
+{
+    ledger->patience_ms = ledger->slow_ms = PATIENT_MS;
+}
+
 struct ledger *test_open(void)
 {
     char why[LEDGER_WHY] = "";
@@ -69,6 +76,7 @@ struct ledger *test_open(void)
     while (i < LEDGERS_MAX - 1 && ledgers[i])
         i++;
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_open(&ledgers[i], test_folder, CARD, why), why);
+    test_be_patient(ledgers[i]);
     return ledgers[i];
 }
 
@@ -244,8 +252,10 @@ static void run_member(const char *job, uint64_t max, int orders, int answers)
 
     test_after_fork();
     int rc = ledger_open(&ledger, test_folder, CARD, why);
-    if (rc == 0)
+    if (rc == 0) {
+        test_be_patient(ledger);
         rc = ledger_join(ledger, job, max);
+    }
     answer(answers, rc ? rc : ledger->slot);
     while (rc == 0 && read(orders, &message, sizeof(message)) == sizeof(message)) {
         if (message.order == ORDER_END) {
@@ -334,5 +344,14 @@ void await_waiting(const struct ledger *ledger, int slot)
     struct ledger_entry entry = {0};
 
     while (!ledger_read(ledger, slot, &entry) || !entry.waiting)
+        sched_yield();
+}
+
+void await_waited(const struct ledger *ledger, const struct member *member)
+{
+    struct pollfd answers = {.fd = member->answers, .events = POLLIN};
+    struct ledger_entry entry = {0};
+
+    while ((!ledger_read(ledger, member->slot, &entry) || !entry.waiting) && poll(&answers, 1, 0) == 0)
         sched_yield();
 }

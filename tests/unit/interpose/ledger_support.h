@@ -15,10 +15,15 @@ extern char test_folder[LEDGER_PATH];
 void test_begin(void);
 void test_end(void);
 
-/* Opens a ledger in the test's process, or fails the test. test_end() closes it unless test_close() has. */
+/* Opens a ledger in the test's process, which is patient, or fails the test. test_end() closes it unless
+ * test_close() has. */
 struct ledger *test_open(void);
 struct ledger *test_join(const char *job, uint64_t max);
 void test_close(struct ledger *ledger);
+
+/* Makes a ledger wait for processes that do not go on for longer than a test may take. On a busy machine one
+ * may not be run for seconds, which is what a process that was stopped looks like. */
+void test_be_patient(struct ledger *ledger);
 
 /* In a child: gives up the ledgers of the test's process, and ends with it. */
 void test_after_fork(void);
@@ -62,5 +67,7 @@ void member_end(struct member *member);
 
 /* Waits until the slot's process queues for memory. */
 void await_waiting(const struct ledger *ledger, int slot);
+/* Waits until the member queues for memory, or has given up before this process was run. */
+void await_waited(const struct ledger *ledger, const struct member *member);
 
 #endif

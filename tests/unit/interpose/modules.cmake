@@ -70,7 +70,7 @@ set_property(TEST interpose_ipc APPEND PROPERTY ENVIRONMENT "TSAN_OPTIONS=halt_o
 
 # The ledger, in several processes.
 foreach(part "" _members _card _wait _files _death)
-  interpose_unit(interpose_ledger${part} LEDGER TIMEOUT 120)
+  interpose_unit(interpose_ledger${part} LEDGER)
   target_sources(interpose_ledger${part} PRIVATE $<TARGET_OBJECTS:ledger_support>)
 endforeach()
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
