@@ -63,7 +63,7 @@ static void at_exit(void)
 }
 
 /* Adjusts the other options to guard and fill. */
-static void settle_options(void)
+static void adjust_options(void)
 {
     if ((options.guard || options.fill) && !options.pool)
         log_error("guard and fill have no effect with pool=off");
@@ -84,7 +84,7 @@ static enum library_mode set_up(void)
         return LIBRARY_REFUSE;
     }
     log_set(options.log);
-    settle_options();
+    adjust_options();
     library_limited = options_any_limit(&options);
     if (!library_limited && !options.pool && !options.record[0])
         return LIBRARY_PASS;

@@ -82,7 +82,7 @@ static void give_back_behind_work(struct pool *pool, void *argument)
 static uint64_t give_back(CUdevice ordinal, uint64_t bytes, bool wait)
 {
     struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
-    struct pool *here = wait ? pools_open_here() : NULL;
+    struct pool *here = wait ? pools_current_if_open() : NULL;
 
     if (here && room.given < bytes)
         give_back_behind_work(here, &room);
@@ -410,7 +410,8 @@ static bool grant_async_at_limit(struct route_ticket *ticket, const struct sourc
 {
     const uint64_t step = limit_round_step(bytes);
 
-    return (drivers_pools_idle(source->pool) >= bytes && grant_async(ticket, source, step, account_grow)) ||
+    return (drivers_pools_idle(source->pool) >= bytes &&
+            grant_async(ticket, source, step, account_grow_begin)) ||
            grant_async(ticket, source, step, account_take);
 }
 

@@ -33,7 +33,7 @@ static void settle_growth(const struct route_growth *growth, bool lasting)
     }
     if (!growth->device)
         return;
-    account_grown(&growth->device->account, growth->bytes, lasting);
+    account_grow_end(&growth->device->account, growth->bytes, lasting);
     lock_restore_cancel();
 }
 
@@ -43,8 +43,8 @@ static bool grow_borrowed(struct route_growth *growth, struct device *device, ui
     bool granted = false;
 
     while (!granted && lend_more(&loan))
-        granted = account_grow(&device->account, bytes) ||
-                  (route_make_room(device->ordinal, bytes) && account_grow(&device->account, bytes));
+        granted = account_grow_begin(&device->account, bytes) ||
+                  (route_make_room(device->ordinal, bytes) && account_grow_begin(&device->account, bytes));
     lend_end(&loan);
     if (granted)
         take_growth(growth, device, bytes);
@@ -59,7 +59,7 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     for (int i = 0; i < ROUTE_TRIES; i++) {
         const uint64_t before = route_given_back();
 
-        if (account_grow(&device->account, bytes)) {
+        if (account_grow_begin(&device->account, bytes)) {
             take_growth(growth, device, bytes);
             return CUDA_SUCCESS;
         }
@@ -158,7 +158,7 @@ bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint6
         return false;
     if (!device)
         return grow_beside(growth, device_guarded(ordinal), bytes, borrow);
-    if (!account_grow(&device->account, bytes))
+    if (!account_grow_begin(&device->account, bytes))
         return borrow && grow_borrowed(growth, device, bytes);
     take_growth(growth, device, bytes);
     return true;
@@ -336,7 +336,7 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
     if (!route_active())
         return CUDA_SUCCESS;
     if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
-        pools_not_alone();
+        pools_distrust();
     recorded_context_made(ordinal, context);
     if (!(device = device_get(ordinal))) {
         if (!(device = device_list(ordinal)))

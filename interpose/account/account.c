@@ -271,7 +271,7 @@ static bool lease(struct account *account, const struct limit_state *state, uint
 }
 
 /* Tries to lease before a refusal: processes of the job may have died, which frees their leases. */
-static bool lease_of_the_dead(struct account *account, const struct limit_state *state, uint64_t need)
+static bool lease_after_deaths(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return shares(account) &&
            sums_add(sums_add(taken(state), need), state->reserve) <= account->state.limit &&
@@ -307,7 +307,7 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
         case LIMIT_REFUSE:
             if (!recounted) {
                 recounted = true;
-                if (lease_of_the_dead(account, &state, need))
+                if (lease_after_deaths(account, &state, need))
                     break;
             }
             if (!account->exact && fresh) {
@@ -438,12 +438,12 @@ void account_touch(struct account *account)
     leave(account);
 }
 
-bool account_grow(struct account *account, uint64_t bytes)
+bool account_grow_begin(struct account *account, uint64_t bytes)
 {
     return take(account, bytes, 0, NULL);
 }
 
-void account_grown(struct account *account, uint64_t bytes, bool lasting)
+void account_grow_end(struct account *account, uint64_t bytes, bool lasting)
 {
     end_claim(account, bytes);
     enter(account);

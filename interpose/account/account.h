@@ -89,10 +89,10 @@ void account_give(struct account *account, uint64_t bytes, bool hidden);
 void account_touch(struct account *account);
 
 /* Asks for `bytes` of the driver's own growth, which may use the reserve. Returns true if they are granted:
- * account_grown must follow. Measures and waits as limit_decide says. */
-bool account_grow(struct account *account, uint64_t bytes);
+ * account_grow_end must follow. Measures and waits as limit_decide says. */
+bool account_grow_begin(struct account *account, uint64_t bytes);
 /* Settles that growth. `lasting`: it stays with the context, and the driver reports it in no figure. */
-void account_grown(struct account *account, uint64_t bytes, bool lasting);
+void account_grow_end(struct account *account, uint64_t bytes, bool lasting);
 /* Takes lasting growth out of the account when its context has ended. */
 void account_forget_growth(struct account *account, uint64_t bytes);
 
@@ -102,8 +102,8 @@ uint64_t account_room(struct account *account);
 /* Makes each grant of every account measure first, from now on: memory may be taken past the hooks. */
 void account_expect_unseen(void);
 
-/* Return what must be given back before account_take, or account_grow, grants `need`. Measure if the last
- * figure was an estimate. */
+/* Return what must be given back before account_take, or account_grow_begin, grants `need`. Measure if the
+ * last figure was an estimate. */
 uint64_t account_short_to_take(struct account *account, uint64_t need);
 uint64_t account_short_to_grow(struct account *account, uint64_t need);
 

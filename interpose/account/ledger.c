@@ -62,7 +62,7 @@ static bool take_over_or_nap(struct ledger *ledger)
 
     if (!owner)
         return false;
-    ledger_mend(ledger);
+    ledger_reopen(ledger);
     if (owner_is_dead(ledger, owner)) {
         if (!swap_word(ledger, word))
             return false;
@@ -243,7 +243,7 @@ void ledger_recount(struct ledger *ledger)
     uint32_t guards = 0;
     int others = 0;
 
-    ledger_mend(ledger);
+    ledger_reopen(ledger);
     check_taken(ledger);
     for (int i = 0; i < ledger_slots(ledger); i++) {
         struct ledger_slot *slot = &file->slots[i];

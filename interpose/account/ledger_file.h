@@ -171,7 +171,7 @@ bool ledger_is_file(const struct ledger *ledger, int fd);
 bool ledger_is_open(const struct ledger *ledger);
 /* Opens the file again if the program has closed it. If that fails, every slot in use counts as alive. The
  * caller holds the mutex. */
-void ledger_mend(struct ledger *ledger);
+void ledger_reopen(struct ledger *ledger);
 
 /* Returns this process's slot, or NULL. */
 struct ledger_slot *ledger_own_slot(const struct ledger *ledger);

@@ -270,7 +270,7 @@ static int open_ledger(struct ledger **ledger, const char *folder, const char *u
     return 0;
 }
 
-void ledger_mend(struct ledger *ledger)
+void ledger_reopen(struct ledger *ledger)
 {
     char why[LEDGER_WHY];
 

@@ -28,7 +28,7 @@ static void gather(struct pool *pool, void *argument)
 
     if (pool->ordinal != g->ordinal)
         return;
-    pool_take_in(pool);
+    pool_poll(pool);
     const struct pool_stats s = pool_stats(pool);
     g->any = true;
     g->stats.live += s.live;

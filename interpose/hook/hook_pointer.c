@@ -103,7 +103,7 @@ static CUresult set_sync_memops(struct pointer_block *block, bool on)
         if (block->pool && pool_expose(block->pool, block->start))
             return CUDA_ERROR_INVALID_VALUE;
         if (block->pool)
-            pool_settle(block->pool);
+            pool_wait_all(block->pool);
     }
     if (block->pool && pool_set_sync_memops(block->pool, block->start, on))
         return CUDA_ERROR_INVALID_VALUE;
@@ -236,7 +236,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
     if (place == POINTER_NOTHING)
         address = POINTER_NOWHERE;
     else if (place == POINTER_BLOCK && block.pool && pool_expose(block.pool, block.start) == 0)
-        pool_settle(block.pool);
+        pool_wait_all(block.pool);
     return driver.cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
 }
 
@@ -261,7 +261,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
     CUdevice card;
 
     if (result == CUDA_SUCCESS)
-        pools_not_alone();
+        pools_distrust();
     if (pool && driver.cuCtxGetDevice(&card) == CUDA_SUCCESS && pool_add_peer(pool, card)) {
         driver.cuCtxDisablePeerAccess(peer);
         result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;

@@ -7,10 +7,10 @@
 /* Submits work by `call`, a driver call, to the stream with key `key`. Returns the driver's answer. */
 #define STREAMS_SUBMIT(key, call)                                                                            \
     ({                                                                                                       \
-        const bool foreign_ = streams_work(key);                                                             \
+        const bool foreign_ = streams_submit_begin(key);                                                     \
         CUresult submitted_ = (call);                                                                        \
         if (__builtin_expect(foreign_, 0))                                                                   \
-            streams_worked();                                                                                \
+            streams_submit_end();                                                                            \
         submitted_;                                                                                          \
     })
 

@@ -318,7 +318,7 @@ bool cache_empty(struct pool *pool, uint64_t least)
     return any;
 }
 
-void cache_settle_large(struct pool *pool)
+void cache_return_large(struct pool *pool)
 {
     struct cache *own = find(pool);
 

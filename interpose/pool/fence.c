@@ -525,7 +525,7 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     return result == CUDA_SUCCESS ? 0 : -EIO;
 }
 
-int fence_settle(struct fence *fence)
+int fence_wait_all(struct fence *fence)
 {
     fence_poll(fence);
     lock_take(&fence->lock);

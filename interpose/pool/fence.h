@@ -110,7 +110,7 @@ int fence_wait(struct fence *fence, uint64_t epoch);
 
 /* Waits until everything freed so far is done. Then blocks that were handed out again are also safe to use
  * from other contexts, processes and devices. Returns 0 or -EIO. */
-int fence_settle(struct fence *fence);
+int fence_wait_all(struct fence *fence);
 
 /* Waits until the oldest closed epoch is done, or the older half of them where several streams work. *more:
  * there are others. Returns 0, or -EIO if the context has failed or the wait was given up. */

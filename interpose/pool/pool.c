@@ -145,7 +145,7 @@ static struct range *take_best(struct pool *pool, uint64_t size)
 static struct range *take_free(struct pool *pool, uint64_t size)
 {
     if (size >= RANGES_LARGE_FROM) {
-        cache_settle_large(pool);
+        cache_return_large(pool);
         pool_prefer_fit(pool, size);
     }
     struct range *range = take_best(pool, size);
@@ -201,7 +201,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
 
 /* Gives unused memory of the heap back to the pool, if that could make `size` fit. Returns true if the pool
  * got any. */
-static bool settle_small(struct pool *pool, uint64_t size, struct pool_effort *effort)
+static bool trim_small(struct pool *pool, uint64_t size, struct pool_effort *effort)
 {
     struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;
     const uint64_t began = clock_ns();
@@ -212,7 +212,7 @@ static bool settle_small(struct pool *pool, uint64_t size, struct pool_effort *e
     lock_release(&pool->lock);
     if (!may_fit)
         return false;
-    const bool any = small_settle(pool, cache, &wait_ns);
+    const bool any = small_trim_wait(pool, cache, &wait_ns);
     lock_take(&pool->lock);
     pool->waits += wait_ns && !effort->waited;
     effort->waited = effort->waited || wait_ns;
@@ -232,7 +232,7 @@ int pool_alloc(struct pool *pool, uint64_t bytes, uint64_t *address)
         return 0;
     struct pool_effort effort = {.made = false};
     int rc = take_slow(pool, bytes, size, address, &effort);
-    if (rc && settle_small(pool, size, &effort))
+    if (rc && trim_small(pool, size, &effort))
         rc = take_slow(pool, bytes, size, address, &effort);
     return rc;
 }
@@ -256,7 +256,7 @@ static void release_block(struct pool *pool, struct range *range, bool done)
         return;
     }
     latest = NULL;
-    cache_settle_large(pool);
+    cache_return_large(pool);
     pool_table_erase(pool, range);
     ranges_give(&pool->ranges, range, epoch);
 }

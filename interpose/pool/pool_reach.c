@@ -10,9 +10,9 @@
 #include "interpose/pool/pool_pending.h"
 #include "interpose/pool/small.h"
 
-void pool_settle(struct pool *pool)
+void pool_wait_all(struct pool *pool)
 {
-    fence_settle(&pool->fence);
+    fence_wait_all(&pool->fence);
 }
 
 int pool_add_peer(struct pool *pool, CUdevice peer)

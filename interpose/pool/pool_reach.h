@@ -23,7 +23,7 @@ int pool_expose(struct pool *pool, uint64_t address);
 
 /* Waits for earlier work on blocks that have been handed out again. Call before another process, card or
  * context, or a device on the bus, may touch a block. The caller holds no lock that work could wait for. */
-void pool_settle(struct pool *pool);
+void pool_wait_all(struct pool *pool);
 
 /* Gives another card access to all memory of the pool, present and future, until pool_remove_peer has been
  * called as often. Returns 0, or -errno and changes nothing. */

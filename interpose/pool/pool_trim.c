@@ -70,7 +70,7 @@ static bool any_waits(const struct pool *pool)
     return pool->pending || pool->small.pending_bytes;
 }
 
-void pool_take_in(struct pool *pool)
+void pool_poll(struct pool *pool)
 {
     lock_take(&pool->lock);
     const bool waits = any_waits(pool);
@@ -94,7 +94,7 @@ int pool_wait(struct pool *pool, bool *more)
 
 uint64_t pool_idle_bytes(struct pool *pool)
 {
-    pool_take_in(pool);
+    pool_poll(pool);
     const uint64_t small = small_flush_idle(pool); /* was idle, but not counted as free */
     lock_take(&pool->lock);
     cache_empty(pool, 0); /* what is still free at the next call is idle */
@@ -109,7 +109,7 @@ uint64_t pool_idle_bytes(struct pool *pool)
 
 uint64_t pool_reclaimable(struct pool *pool)
 {
-    pool_take_in(pool);
+    pool_poll(pool);
     cache_flush_all(pool);
     lock_take(&pool->lock);
     cache_empty(pool, 0);

@@ -13,7 +13,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes);
 uint64_t pool_trim_some(struct pool *pool, uint64_t bytes);
 
 /* Polls the fence if freed blocks are pending, and makes those usable whose work is done. */
-void pool_take_in(struct pool *pool);
+void pool_poll(struct pool *pool);
 
 /* Waits for the oldest work that keeps pool_trim from freed memory. *more: there is other such work. Returns
  * 0, -ENOENT if there is no such work, or as fence_wait. The pool's context must be current. */

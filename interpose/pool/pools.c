@@ -46,10 +46,10 @@ void pools_setup(const struct options *options)
 static void settle(struct pool *pool, void *unused)
 {
     (void)unused;
-    pool_settle(pool);
+    pool_wait_all(pool);
 }
 
-void pools_not_alone(void)
+void pools_distrust(void)
 {
     fence_forbid_joins();
     streams_distrust(); /* all contexts' default streams have the same handle */
@@ -261,7 +261,7 @@ struct pool *pools_current(void)
     return look_up(context);
 }
 
-struct pool *pools_open_here(void)
+struct pool *pools_current_if_open(void)
 {
     CUcontext context = NULL;
 
@@ -273,7 +273,7 @@ struct pools_wait pools_before_wait(CUcontext context)
     struct pool *pool = NULL;
 
     if (atomic_load(&registered))
-        pool = context ? find(context) : pools_open_here();
+        pool = context ? find(context) : pools_current_if_open();
     if (pool)
         lock_disable_cancel(); /* until pools_after_wait, or the epoch would never be known to be done */
     return (struct pools_wait){pool, pool ? fence_wait_begin(&pool->fence) : 0};

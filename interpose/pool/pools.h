@@ -21,7 +21,7 @@ CUcontext pools_owner(CUcontext context);
  * or the card cannot do it. */
 struct pool *pools_current(void);
 /* Returns that pool only if it is open already. */
-struct pool *pools_open_here(void);
+struct pool *pools_current_if_open(void);
 
 /* Call after pool_alloc has failed. Returns true if other threads' requests in flight may be the reason,
  * after waiting until one of them is settled. The caller holds no lock, because they may need the pool's. */
@@ -33,7 +33,7 @@ struct pool *pools_of(uint64_t address);
 /* Call when a second context exists or a card reaches another card's memory: no event of one context covers
  * all work any more. Disables joins and the use of stream order for good, and waits for blocks that were
  * handed out relying on either. */
-void pools_not_alone(void);
+void pools_distrust(void);
 
 /* Call before a stream is made to wait for a flag in memory. Another stream's later work may set it, so a
  * join could deadlock: disables joins and the use of stream order for good, and closes open epochs, so that

@@ -416,7 +416,7 @@ uint64_t small_flush_idle(struct pool *pool)
     return before > after ? before - after : 0;
 }
 
-bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns)
+bool small_trim_wait(struct pool *pool, struct cache *cache, uint64_t *wait_ns)
 {
     const uint64_t before = atomic_load(&pool->small.extent_bytes);
     const uint64_t now = atomic_load(&pool->fence.open); /* later work may depend on this thread */

@@ -62,7 +62,7 @@ uint64_t small_flush_idle(struct pool *pool);
 
 /* Returns unused extents of the heap to the pool; waits for pending frees if need be, for *wait_ns. Returns
  * true if the pool got any back. */
-bool small_settle(struct pool *pool, struct cache *cache, uint64_t *wait_ns);
+bool small_trim_wait(struct pool *pool, struct cache *cache, uint64_t *wait_ns);
 
 /* Removes one pin of a small block, with the pool's lock. Returns 0, -ENOENT if there is no such pinned
  * block, or 1 if the block has been freed: then the caller must call small_free_pinned, without the lock. */

@@ -146,7 +146,7 @@ static bool note(uintptr_t key)
     return !atomic_load(&distrusted);
 }
 
-bool streams_work_slow(uintptr_t key)
+bool streams_submit_slow(uintptr_t key)
 {
     bool is_foreign = false;
 
@@ -164,7 +164,7 @@ bool streams_work_slow(uintptr_t key)
     return is_foreign;
 }
 
-void streams_worked(void)
+void streams_submit_end(void)
 {
     atomic_fetch_add(&foreign_seen, 1);
     atomic_fetch_sub(&foreign_now, 1);

@@ -46,16 +46,16 @@ static inline uintptr_t streams_key_ptsz(CUstream stream)
 
 /* ---- submissions ---- */
 
-bool streams_work_slow(uintptr_t key);
+bool streams_submit_slow(uintptr_t key);
 
 /* Call before work is submitted to a stream. Returns true for a stream other than the main stream; then
- * streams_worked must follow the submission. */
-static inline bool streams_work(uintptr_t key)
+ * streams_submit_end must follow the submission. */
+static inline bool streams_submit_begin(uintptr_t key)
 {
-    return __builtin_expect(streams_last != key, 0) && streams_work_slow(key);
+    return __builtin_expect(streams_last != key, 0) && streams_submit_slow(key);
 }
 
-void streams_worked(void);
+void streams_submit_end(void);
 
 /* Call before a stream is destroyed: another one may get its handle. */
 void streams_end(CUstream stream);

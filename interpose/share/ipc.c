@@ -66,7 +66,7 @@ void ipc_freed(struct pool *pool, uint64_t address)
     lock_take(&ipc_export_lock);
     struct ipc_exported *e = ipc_exports_find_block(pool, address);
     if (e)
-        ipc_broker_settle(e);
+        ipc_broker_remove_unused(e);
     lock_release(&ipc_export_lock);
 }
 
@@ -83,7 +83,7 @@ static void change_ending(struct ipc_exported *e, void *argument)
         return;
     e->ending += change->by > 0 || e->ending > 0 ? change->by : 0;
     if (change->by < 0)
-        ipc_broker_settle(e);
+        ipc_broker_remove_unused(e);
     if (change->by == 0) {
         ipc_broker_withdraw(e);
         ipc_exports_remove(e);
@@ -200,7 +200,7 @@ static bool is_own(const CUipcMemHandle *handle)
 
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle)
 {
-    pool_settle(pool); /* another process's work is not ordered behind ours */
+    pool_wait_all(pool); /* another process's work is not ordered behind ours */
     if (pool->vmm.properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return -ENOTSUP;
     const int rc = ipc_thread_prepare(&work);

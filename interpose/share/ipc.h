@@ -22,7 +22,7 @@
 
 /* Makes the handle of a live block, the same one each time. Returns 0; -EINVAL if there is no such block;
  * -ENOTSUP if the card cannot share memory; -ENOSPC if there are too many exports; another -errno. May wait
- * for work (pool_settle). */
+ * for work (pool_wait_all). */
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle);
 
 /* Call with true before a context may end, and with false if it did not. In between the driver is not called

@@ -100,7 +100,7 @@ bool ipc_broker_withdraw(const struct ipc_exported *e)
 }
 
 /* While its context may be ending, the export stays: pool_unpin would call the driver. */
-void ipc_broker_settle(struct ipc_exported *e)
+void ipc_broker_remove_unused(struct ipc_exported *e)
 {
     if (!e->freed && ipc_exports_is_live(e))
         return;
@@ -133,7 +133,7 @@ static void settle_freed(struct ipc_exported *e, void *unused)
 {
     (void)unused;
     if (e->freed)
-        ipc_broker_settle(e);
+        ipc_broker_remove_unused(e);
 }
 
 struct holding {

@@ -20,7 +20,7 @@ void ipc_broker_offer(const struct ipc_exported *exported);
 bool ipc_broker_withdraw(const struct ipc_exported *exported);
 /* Unpins and removes an export if the program has freed the block and no importer has it open. Call after an
  * importer closed it or the program may have freed it. */
-void ipc_broker_settle(struct ipc_exported *exported);
+void ipc_broker_remove_unused(struct ipc_exported *exported);
 void ipc_broker_after_fork(void);
 
 /* Called by the thread. ipc_broker_list lists the descriptors to poll, at most IPC_BROKER_POLLS, and

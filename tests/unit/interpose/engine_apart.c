@@ -101,7 +101,7 @@ static void worked_on(void)
     capture_end(FAKE_CAPTURE, streams_thread_key());
     while (fake_progress(0) || fake_progress(1))
         ;
-    pool_take_in(&model.pool);
+    pool_poll(&model.pool);
     apart = look(60 * MIB);
     CHECK(apart.of[RECORDING_APART_WORK] == 0 && apart.of[RECORDING_APART_JOINED] == 16 * MIB);
     model_close(&model);
@@ -132,7 +132,7 @@ static void too_large(void)
     CHECK(apart.of[RECORDING_APART_SIZES] == 512 * MIB && apart.of[RECORDING_APART_JOINED] == 0);
     while (fake_progress(0) || fake_progress(1))
         ;
-    pool_take_in(&model.pool);
+    pool_poll(&model.pool);
     fence_poll(&model.pool.fence);
     apart = look(8 * MIB);
     CHECK(apart.of[RECORDING_APART_SIZES] == 0 && apart.of[RECORDING_APART_JOINED] == 512 * MIB);

@@ -150,7 +150,7 @@ static void one_stream(void)
     for (unsigned i = 0; i < SIZES; i++) {
         const uint64_t address = take(sizes[i]);
 
-        CHECK(!streams_work(STREAM(0)));
+        CHECK(!streams_submit_begin(STREAM(0)));
         fake_work(0, address, sizes[i], i + 1);
         CHECK(pool_free(&pool, address, false) == 0);
         CHECK(take(sizes[i]) == address);
@@ -158,14 +158,14 @@ static void one_stream(void)
     }
     CHECK(fake_backlog(0) == SIZES); /* the pool has not waited */
     const uint64_t shared = take(MIB);
-    CHECK(streams_work(STREAM(1)) &&
+    CHECK(streams_submit_begin(STREAM(1)) &&
           fake_count(FAKE_WAIT) == 1); /* it comes behind the work on every block */
     fake_work(1, shared, MIB, 100);
-    streams_worked();
+    streams_submit_end();
     for (unsigned i = 0; i < SIZES; i++) {
         const uint64_t address = take(sizes[i]);
 
-        streams_work(STREAM(0));
+        streams_submit_begin(STREAM(0));
         fake_work(0, address, sizes[i], 200 + i);
         CHECK(pool_free(&pool, address, false) == 0);
         const uint64_t other = take(sizes[i]);
@@ -230,11 +230,11 @@ static void wrong_frees(void)
         const uint64_t address = take(sizes[i]);
 
         for (unsigned s = 0; s < 2; s++) {
-            const bool foreign = streams_work(STREAM(s));
+            const bool foreign = streams_submit_begin(STREAM(s));
 
             fake_work(s, address, sizes[i], 1000 + i);
             if (foreign)
-                streams_worked();
+                streams_submit_end();
         }
         CHECK(pool_free(&pool, address, false) == 0);
         refuse_all(address, sizes[i]);

@@ -397,10 +397,10 @@ static void *steal(void *unused)
     CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
     fence_poll(&model.pool.fence);
     if (pool_alloc(&model.pool, 48 * MIB, &address) == 0) {
-        const bool foreign = streams_work(model_stream(2));
+        const bool foreign = streams_submit_begin(model_stream(2));
         fake_work(2, address, 48 * MIB, NEVER);
         if (foreign)
-            streams_worked();
+            streams_submit_end();
         CHECK(pool_free(&model.pool, address, false) == 0);
     }
     return NULL;

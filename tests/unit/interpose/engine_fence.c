@@ -349,11 +349,12 @@ static void *free_and_wait(void *argument)
     const uint64_t place = ADDRESS + stream * 16;
 
     for (int i = 0; i < 2000; i++) {
-        const bool foreign = streams_work(streams_key((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
+        const bool foreign =
+            streams_submit_begin(streams_key((CUstream)(0x10000 + 0x100 * (uintptr_t)stream)));
 
         fake_work(stream, place, 0, stream);
         if (foreign)
-            streams_worked();
+            streams_submit_end();
         const uint64_t epoch = fence_epoch(&fence);
         CHECK(epoch);
         if (i % 7 == 0)
@@ -495,16 +496,16 @@ static void settled(void)
 {
     open_fence();
     work(0, STREAM_A);
-    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 1); /* nothing has been freed */
+    CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) == 1); /* nothing has been freed */
     CHECK(fence_epoch(&fence) && streams_in_order());
-    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0);
+    CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) == 0);
     work(0, STREAM_A);
     work(1, STREAM_B);
     CHECK(fence_epoch(&fence) && fence_join(&fence));
-    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
+    CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) + fake_backlog(1) == 0);
     work(1, STREAM_B);
     const uint64_t waits = fake_count(FAKE_SYNCHRONIZE);
-    CHECK(fence_settle(&fence) == 0 && fake_count(FAKE_SYNCHRONIZE) == waits); /* not freed behind it */
+    CHECK(fence_wait_all(&fence) == 0 && fake_count(FAKE_SYNCHRONIZE) == waits); /* not freed behind it */
     close_fence();
 }
 
@@ -518,7 +519,7 @@ static void joined_beside_a_capture(void)
     CHECK(epoch && fence_join(&fence) && fence_usable(&fence) >= epoch && fake_backlog(0) == 1);
     work(2, STREAM_A);
     open_capture();
-    CHECK(fence_settle(&fence) == 0 && fake_backlog(0) == 0 && fake_backlog(1) == 0);
+    CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) == 0 && fake_backlog(1) == 0);
     close_capture();
     close_fence();
 }
@@ -580,7 +581,7 @@ static void settle_in_capture(void)
     work(0, STREAM_A);
     const uint64_t epoch = fence_epoch(&fence);
     open_capture();
-    CHECK(fence_settle(&fence) == 0 && fence_done(&fence, epoch));
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, epoch));
     close_capture();
     close_fence();
 }

@@ -32,11 +32,11 @@ static inline void close_fence(void)
 /* Submits work that touches no memory of the fake. */
 static inline void work(unsigned stream, CUstream handle)
 {
-    const bool foreign = streams_work(streams_key(handle));
+    const bool foreign = streams_submit_begin(streams_key(handle));
 
     fake_work(stream, ADDRESS, 0, 1);
     if (foreign)
-        streams_worked();
+        streams_submit_end();
 }
 
 /* Frees a block behind work, so that from now on blocks may be handed out again before their work is done. */

@@ -26,7 +26,7 @@ static void finish(void)
 {
     while (fake_progress(0) || fake_progress(1))
         ;
-    pool_take_in(&model.pool);
+    pool_poll(&model.pool);
 }
 
 static void pending(void)

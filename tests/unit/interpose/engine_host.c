@@ -72,7 +72,7 @@ static void end_empty(void)
 /* Behind work of one stream, so that what is free is still at work. */
 static void free_one(unsigned i)
 {
-    streams_work(STREAM);
+    streams_submit_begin(STREAM);
     fake_work(0, blocks[i], sizes[i], i + 1);
     CHECK(pool_free(&pool, blocks[i], false) == 0);
     CHECK(pool_free(&pool, blocks[i], false) == -EINVAL);

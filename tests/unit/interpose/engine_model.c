@@ -184,8 +184,8 @@ uintptr_t model_stream(unsigned stream)
 void model_work(struct model *model, unsigned stream, const struct model_block *block)
 {
     (void)model;
-    const bool foreign = streams_work(model_stream(stream));
+    const bool foreign = streams_submit_begin(model_stream(stream));
     fake_work(stream, block->address, block->bytes, block->name);
     if (foreign)
-        streams_worked();
+        streams_submit_end();
 }

@@ -515,7 +515,7 @@ static void list_grows(void)
     for (int i = 300; i < 1600; i++)
         CHECK(pool_free(&model.pool, blocks[i], false) == 0);
     finish(0);
-    pool_take_in(&model.pool);
+    pool_poll(&model.pool);
     CHECK(!pool_check(&model.pool));
     model_free(&model, 0, true);
     CHECK(pool_trim(&model.pool, UINT64_MAX) && fake_physical() == 0);

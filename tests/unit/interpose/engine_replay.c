@@ -139,10 +139,10 @@ static void work_on(enum manner manner, uint64_t address, uint64_t bytes, uint32
 {
     const unsigned stream = manner == BEHIND_STREAMS && id % 16 == 0;
 
-    const bool foreign = streams_work(model_stream(stream));
+    const bool foreign = streams_submit_begin(model_stream(stream));
     fake_work(stream, address, bytes, id + 1);
     if (foreign)
-        streams_worked();
+        streams_submit_end();
     for (unsigned s = 0; s < 2; s++) {
         const bool keeps_up = s ? id % 16 == 1 : id % 10 != 0; /* not quite */
 

@@ -64,11 +64,11 @@ static void give(uint64_t address, uint64_t bytes, bool done)
 
 static void work(unsigned stream, uint64_t address, uint64_t bytes)
 {
-    const bool foreign = streams_work(STREAM(stream));
+    const bool foreign = streams_submit_begin(STREAM(stream));
 
     fake_work(stream, address, bytes, address);
     if (foreign)
-        streams_worked();
+        streams_submit_end();
 }
 
 static void finish_work(void)
@@ -474,7 +474,7 @@ static void unpinned_later(void)
         addresses[i] = take(700);
     finish_work();
     owners_set(&owners, held, 700, false);
-    pool_take_in(&pool);
+    pool_poll(&pool);
     CHECK(pool_stats(&pool).pending == 0);
     for (unsigned i = 0; i < 1000; i++)
         give(addresses[i], 700, true);

@@ -165,9 +165,9 @@ static void second_beside_a_capture(void)
     capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
     fake_set_capturing(true);
     CHECK(!streams_in_order() && capture_any() && fake_backlog(0) == 1);
-    CHECK(streams_work(streams_key(STREAM_B)));
+    CHECK(streams_submit_begin(streams_key(STREAM_B)));
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && fake_count(FAKE_RECORD) == 0 && fake_backlog(0) == 0);
-    streams_worked();
+    streams_submit_end();
     fake_set_capturing(false);
     capture_end(FAKE_CAPTURE, streams_thread_key());
     CHECK(!capture_any());
@@ -182,8 +182,8 @@ static void second_beside_a_capture_on_a_full_card(void)
     fake_full_of_others();
     capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
     fake_set_capturing(true);
-    CHECK(streams_work(streams_key(STREAM_B)) && fake_backlog(0) == 0);
-    streams_worked();
+    CHECK(streams_submit_begin(streams_key(STREAM_B)) && fake_backlog(0) == 0);
+    streams_submit_end();
     fake_set_capturing(false);
     capture_end(FAKE_CAPTURE, streams_thread_key());
     close_fence();
@@ -243,9 +243,9 @@ static void other_stream_ends(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
-    CHECK(streams_work(streams_key(STREAM_B)) && !streams_in_order() && fake_count(FAKE_WAIT) == 1);
+    CHECK(streams_submit_begin(streams_key(STREAM_B)) && !streams_in_order() && fake_count(FAKE_WAIT) == 1);
     fake_work(1, ADDRESS, 0, 2);
-    streams_worked();
+    streams_submit_end();
     CHECK(!streams_in_order());
     const uint64_t epoch = fence_epoch(&fence);
     fence_poll(&fence);
@@ -254,8 +254,9 @@ static void other_stream_ends(void)
     fence_poll(&fence);
     CHECK(fence_done(&fence, epoch) && streams_in_order());
     work(0, STREAM_A);
-    CHECK(streams_work(streams_key(STREAM_B)) && fake_count(FAKE_WAIT) == 2); /* and comes first again */
-    streams_worked();
+    CHECK(streams_submit_begin(streams_key(STREAM_B)) &&
+          fake_count(FAKE_WAIT) == 2); /* and comes first again */
+    streams_submit_end();
     close_fence();
 }
 
@@ -270,17 +271,17 @@ static void other_stream_returns(void)
     open_fence();
     work(0, STREAM_A);
     free_early();
-    CHECK(streams_work(streams_key(STREAM_B)));
-    streams_worked();
+    CHECK(streams_submit_begin(streams_key(STREAM_B)));
+    streams_submit_end();
     fake_progress(0);
     fence_epoch(&fence);
     fence_poll(&fence);
     CHECK(streams_in_order()); /* nothing was pending */
-    CHECK(streams_work(streams_key(STREAM_B)));
+    CHECK(streams_submit_begin(streams_key(STREAM_B)));
     fake_work(1, ADDRESS, 0, 2);
     fence_epoch(&fence);
     fence_poll(&fence); /* in the middle of its submission */
-    streams_worked();
+    streams_submit_end();
     fake_progress(1);
     fence_poll(&fence);
     CHECK(!streams_in_order());
@@ -300,16 +301,16 @@ static void other_streams_stay(void)
     open_fence();
     work(0, STREAM_A);
     for (int i = 0; i < 1000; i++) {
-        if (streams_work(streams_key(STREAM_B)))
-            streams_worked();
+        if (streams_submit_begin(streams_key(STREAM_B)))
+            streams_submit_end();
         CHECK(fence_wait(&fence, FENCE_NOW) == 0);
-        streams_work(streams_key(STREAM_A));
+        streams_submit_begin(streams_key(STREAM_A));
     }
     CHECK(!streams_in_order());
     fake_start(GIB);
     for (int i = 0; i < 100; i++) {
-        CHECK(!streams_work(streams_key(STREAM_B)));
-        CHECK(!streams_work(streams_key(STREAM_A)));
+        CHECK(!streams_submit_begin(streams_key(STREAM_B)));
+        CHECK(!streams_submit_begin(streams_key(STREAM_A)));
     }
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
     close_fence();
@@ -323,10 +324,10 @@ static void test_streams_that_come_all_the_time_are_no_longer_waited_for(void)
 static void *work_on_b(void *unused)
 {
     (void)unused;
-    const bool foreign = streams_work(streams_key(STREAM_B));
+    const bool foreign = streams_submit_begin(streams_key(STREAM_B));
     CHECK(!fake_pending(ADDRESS - 1, 2));
     if (foreign)
-        streams_worked();
+        streams_submit_end();
     return NULL;
 }
 
@@ -346,10 +347,10 @@ static void two_come_second(void)
     free_early();
     fake_fail(1U << FAKE_WAIT, 1, UINT64_MAX);
     fake_on_synchronize = meanwhile;
-    const bool foreign = streams_work(streams_key((CUstream)0x10200));
+    const bool foreign = streams_submit_begin(streams_key((CUstream)0x10200));
     CHECK(!fake_pending(ADDRESS - 1, 2));
     if (foreign)
-        streams_worked();
+        streams_submit_end();
     close_fence();
 }
 
@@ -407,9 +408,9 @@ static void marks(void)
     open_fence();
     work(0, STREAM_A);
     CHECK(streams_mark().quiet);
-    CHECK(streams_work(streams_key(STREAM_B)));
+    CHECK(streams_submit_begin(streams_key(STREAM_B)));
     CHECK(!streams_mark().quiet);
-    streams_worked();
+    streams_submit_end();
     CHECK(streams_mark().quiet);
     close_fence();
 }

@@ -115,11 +115,11 @@ static void take_one(struct thread *thread, unsigned slot, struct fake_random *r
     CHECK(fake_usable(address, bytes));
     enter(slot, address, bytes);
     if (thread->deferred) {
-        const bool foreign = streams_work(0x10000 + 0x100 * (uintptr_t)thread->number);
+        const bool foreign = streams_submit_begin(0x10000 + 0x100 * (uintptr_t)thread->number);
 
         fake_work(thread->number, address, bytes, ++*name);
         if (foreign)
-            streams_worked();
+            streams_submit_end();
     }
 }
 
@@ -249,10 +249,10 @@ static void submit(struct worker *worker, struct fake_random *random, unsigned p
 
     if (fake_below(random, 16) == 0)
         stream = (unsigned)fake_below(random, worker->streams);
-    const bool foreign = streams_work(0x10000 + 0x100 * (uintptr_t)stream);
+    const bool foreign = streams_submit_begin(0x10000 + 0x100 * (uintptr_t)stream);
     fake_work(stream, places[place].address, places[place].bytes, places[place].name);
     if (foreign)
-        streams_worked();
+        streams_submit_end();
 }
 
 /* As route does it. False: the driver did not let it wait. */
@@ -284,10 +284,10 @@ static void take(unsigned place, struct fake_random *random)
 static void capture(uintptr_t stream)
 {
     capture_begin(stream, streams_thread_key(), FAKE_CONTEXT);
-    const bool foreign = streams_work(stream);
+    const bool foreign = streams_submit_begin(stream);
     fake_set_capturing(true);
     if (foreign)
-        streams_worked();
+        streams_submit_end();
     sched_yield();
     fake_set_capturing(false);
     capture_end(stream, streams_thread_key());

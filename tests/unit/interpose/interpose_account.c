@@ -122,12 +122,12 @@ static void *grow_and_shrink(void *argument)
     for (int round = 0; round < ROUNDS && !atomic_load(&overshot); round++) {
         uint64_t bytes = PAGE * (uint64_t)(1 + rand_r(&seed) % 4);
 
-        if (!account_grow(&account, bytes))
+        if (!account_grow_begin(&account, bytes))
             continue;
         pause_a_little(&seed);
         driver_takes(bytes);
         pause_a_little(&seed);
-        account_grown(&account, bytes, false);
+        account_grow_end(&account, bytes, false);
         pause_a_little(&seed);
         atomic_fetch_sub(&truth, bytes);
     }
@@ -439,11 +439,11 @@ static void test_the_driver_may_use_the_reserve_and_no_more(void)
     unsigned seed = 1;
 
     TEST_ASSERT_TRUE(allocate(LIMIT - RESERVE - CONTEXT, false, &seed));
-    TEST_ASSERT_FALSE(account_grow(&account, RESERVE + PAGE));
-    TEST_ASSERT_TRUE(account_grow(&account, RESERVE));
+    TEST_ASSERT_FALSE(account_grow_begin(&account, RESERVE + PAGE));
+    TEST_ASSERT_TRUE(account_grow_begin(&account, RESERVE));
     driver_takes(RESERVE);
-    account_grown(&account, RESERVE, false);
-    TEST_ASSERT_FALSE(account_grow(&account, PAGE));
+    account_grow_end(&account, RESERVE, false);
+    TEST_ASSERT_FALSE(account_grow_begin(&account, PAGE));
     TEST_ASSERT_EQUAL_UINT64(0, account_view(&account).room);
     TEST_ASSERT_EQUAL_UINT64(LIMIT, account_view(&account).used);
     TEST_ASSERT_FALSE(atomic_load(&overshot));
@@ -555,7 +555,7 @@ static void test_a_limit_below_the_context_leaves_nothing_and_does_not_wrap(void
     account_init(&account, 50 * MB, RESERVE, ask_driver, &account);
     TEST_ASSERT_EQUAL_UINT64(0, account_view(&account).room);
     TEST_ASSERT_FALSE(account_take(&account, PAGE));
-    TEST_ASSERT_FALSE(account_grow(&account, PAGE));
+    TEST_ASSERT_FALSE(account_grow_begin(&account, PAGE));
     TEST_ASSERT_FALSE(account_take(&account, UINT64_MAX));
 }
 
@@ -568,7 +568,7 @@ static void test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap(void)
     TEST_ASSERT_EQUAL_UINT64(0, account_view(&account).room);
     TEST_ASSERT_EQUAL_UINT64(600 * MB, account_view(&account).used);
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
-    TEST_ASSERT_FALSE(account_grow(&account, PAGE));
+    TEST_ASSERT_FALSE(account_grow_begin(&account, PAGE));
     account_set_limit(&account, 800 * MB);
     TEST_ASSERT_EQUAL_UINT64(800 * MB - RESERVE - 600 * MB, account_view(&account).room);
     TEST_ASSERT_TRUE(allocate(800 * MB - RESERVE - 600 * MB, false, &seed));

@@ -128,9 +128,9 @@ static void test_beside_guarantees_nothing_is_promised_and_no_claim_is_left(void
     TEST_ASSERT_TRUE(account_take(&account, 100 * MB));
     account_settle_pooled(&account, 100 * MB, 0);
     TEST_ASSERT_EQUAL_UINT64(0, claimed());
-    TEST_ASSERT_TRUE(account_grow(&account, 100 * MB));
+    TEST_ASSERT_TRUE(account_grow_begin(&account, 100 * MB));
     TEST_ASSERT_EQUAL_UINT64(100 * MB, claimed());
-    account_grown(&account, 100 * MB, false);
+    account_grow_end(&account, 100 * MB, false);
     TEST_ASSERT_EQUAL_UINT64(0, claimed());
 }
 

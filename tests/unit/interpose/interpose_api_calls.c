@@ -48,7 +48,7 @@ void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument
         visit(&pools[i], argument);
 }
 
-void pool_take_in(struct pool *pool)
+void pool_poll(struct pool *pool)
 {
     (void)pool;
 }

@@ -209,13 +209,13 @@ uintptr_t streams_new_key(void)
     return streams_thread = 5;
 }
 
-bool streams_work_slow(uintptr_t key)
+bool streams_submit_slow(uintptr_t key)
 {
     streams_last = key;
     return false;
 }
 
-void streams_worked(void) {}
+void streams_submit_end(void) {}
 
 /* ---- the driver ---- */
 

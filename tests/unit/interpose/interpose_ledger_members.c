@@ -161,7 +161,7 @@ static void test_another_file_of_the_same_name_is_not_taken_for_ours(void)
         other->fd = fcntl(other->fd, F_DUPFD_CLOEXEC, other->fd + 1);
         close(ledger->fd);
     }
-    ledger_mend(ledger);
+    ledger_reopen(ledger);
     TEST_ASSERT_FALSE(ledger_is_open(ledger));
     TEST_ASSERT_FALSE(ledger_is_file(other, ledger->fd));
 }

@@ -138,7 +138,7 @@ void pool_guard(struct pool *pool)
     got.guards++;
 }
 
-void pool_settle(struct pool *pool)
+void pool_wait_all(struct pool *pool)
 {
     (void)pool;
     got.settles++;
@@ -365,7 +365,7 @@ static void test_each_context_has_one_pool_and_is_found_by_address(void)
     TEST_ASSERT_EQUAL_INT(2, got.opened);
     TEST_ASSERT_GREATER_THAN_INT(0, got.distrusts); /* equal handles are different streams now */
     TEST_ASSERT_GREATER_THAN_INT(0, got.forbids);
-    TEST_ASSERT_EQUAL_PTR(second, pools_open_here());
+    TEST_ASSERT_EQUAL_PTR(second, pools_current_if_open());
     fake.current = first->context;
     TEST_ASSERT_EQUAL_PTR(first, pools_current());
     TEST_ASSERT_EQUAL_PTR(first, pools_of(first->vmm.base));
@@ -391,7 +391,7 @@ static void test_a_context_without_a_pool(void)
     fake.open = -ENOMEM;
     TEST_ASSERT_NULL(open_on(0));
     TEST_ASSERT_EQUAL_STRING("", line); /* said once */
-    TEST_ASSERT_NULL(pools_open_here());
+    TEST_ASSERT_NULL(pools_current_if_open());
     TEST_ASSERT_EQUAL_INT(0, got.opened);
 }
 
@@ -423,7 +423,7 @@ static void test_a_handle_that_is_used_again_is_another_context(void)
     TEST_ASSERT_EQUAL_UINT64(base, got.gone.address);
     TEST_ASSERT_EQUAL_UINT64(SPAN, got.gone.bytes);
     TEST_ASSERT_NULL(pools_of(base));
-    TEST_ASSERT_NULL(pools_open_here());
+    TEST_ASSERT_NULL(pools_current_if_open());
     TEST_ASSERT_NOT_NULL(pools_current());
     TEST_ASSERT_EQUAL_INT(2, got.opened);
     TEST_ASSERT_NOT_NULL(pools_of(base));
@@ -456,7 +456,7 @@ static void test_another_card_or_a_flag_ends_what_was_relied_on(void)
     open_on(0);
     open_on(1);
     memset(&got, 0, sizeof(got));
-    pools_not_alone();
+    pools_distrust();
     TEST_ASSERT_EQUAL_INT(2, got.settles);
     TEST_ASSERT_EQUAL_INT(1, got.distrusts);
     TEST_ASSERT_EQUAL_INT(1, got.forbids);
@@ -678,7 +678,7 @@ static void test_the_report_is_for_level_info_and_a_child_has_no_pools(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, "pool of device 5: "), line);
     pools_after_fork();
     TEST_ASSERT_EQUAL_INT(0, visited(pools_each));
-    TEST_ASSERT_NULL(pools_open_here());
+    TEST_ASSERT_NULL(pools_current_if_open());
 }
 
 int main(void)

@@ -93,7 +93,7 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
     return 0;
 }
 
-void pool_settle(struct pool *pool)
+void pool_wait_all(struct pool *pool)
 {
     (void)pool;
     ipc_fake_settled++;
