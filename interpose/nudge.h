@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 /* Asks Python to empty the cache because `bytes` are missing. Waits at most NUDGE_MS plus NUDGE_MS_PER_GIB
- * per GiB of `bytes`; a busy interpreter may empty it after that. Returns true if memory came free. Says the
- * first time how much. Call without locks, from a thread that Python does not know. */
+ * per GiB of `bytes`; a busy interpreter may empty it after that. Returns true if memory came free. The first
+ * time it logs how much. Call without locks, from a thread that Python does not know. */
 #define NUDGE_MS         150
 #define NUDGE_MS_PER_GIB 10 /* giving back takes about so long */
 bool nudge_python(int ordinal, uint64_t bytes);

@@ -148,8 +148,8 @@ static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limi
     events_wake(); /* it is in the file before the program can abort, most likely */
 }
 
-/* Says where the recording is that shows what was live; without one, how to make it, once. `is_helped`: a
- * command has been named. */
+/* Names the recording that shows what was live, or says once how to make one. `is_helped`: a command has been
+ * named. */
 static void say_of_recording(bool is_helped)
 {
     static atomic_bool said;

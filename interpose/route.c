@@ -13,7 +13,6 @@
 #include "interpose/pool/pools.h"
 #include "interpose/refusal.h"
 #include "interpose/settings/log.h"
-#include "interpose/share/ipc.h"
 
 #define STREAM_WAIT_NS  UINT64_C(100000000) /* wait for what a stream has freed, before a refusal */
 #define STREAM_PAUSE_NS 50000

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that what the documents name exists: options, links and their anchors, tests, checks of tools/gpu-check, paths.
+"""Checks that what the documents name exists: options, links and their anchors, tests, checks of tools/gpu-check, paths,
+functions and modules.
 (tests/style.sh checks names of files. Decisions name things as they were called at the time, and are left out.)
 
 usage: tests/docs_names.py BUILD
@@ -17,6 +18,7 @@ DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] + sorted(glob.glob(
 FOREIGN = set("""--args --build --build-arg --cflags --checkpoint --component --epochs --gpus --gres --install --nproc-per-node
     --ntasks --output-on-failure --prefix --strip --target --test-dir""".split())
 MADE_UP = ("kernels/NAME.c", "kernels/NAME.cu", "interpose/driver/unjudged.def")
+OF_CODE = ("docs/architecture.md", "docs/glossary.md", "docs/recording.md")  # name functions and modules
 
 
 def said(*command):
@@ -76,6 +78,10 @@ def main():
         cases.update(re.findall(r"\btest_\w+", read(source)))
     if len(options) < 100 or len(tests) < 100 or len(checks) < 20 or len(cases) < 1000:
         sys.exit(f"found only {len(options)} options, {len(tests)} tests, {len(checks)} checks, {len(cases)} cases")
+    words = set(tests)
+    for folder in ("interpose", "harness", "kernels", "tools", "tests"):
+        for source in glob.glob(f"{ROOT}/{folder}/**/*.*", recursive=True):
+            words.update(re.findall(r"\w+", read(source)) if source.endswith((".c", ".h", ".inc", ".cu")) else ())
     wrong = []
     for path in DOCUMENTS:
         text = read(path)
@@ -89,6 +95,8 @@ def main():
         for name in re.findall(r"\b(?:interpose|harness|kernels|tools|tests|docs|cmake)/[\w./-]*\w", text):
             if name not in MADE_UP and not glob.glob(f"{ROOT}/{name}*"):
                 here.append(f"path {name}")
+        if path in OF_CODE:
+            here += [f"name {n}" for n in re.findall(r"`([a-z]\w*_\w+)(?:\(\))?`", text) if n not in words]
         wrong += [f"{path}: {what}" for what in sorted(set(here))]
     if wrong:
         sys.exit("documents name what does not exist:\n" + "\n".join(wrong))

@@ -29,7 +29,7 @@ void account_init(struct account *account, uint64_t limit, uint64_t reserve,
     account->context = context;
 }
 
-/* The driver has answered: the bytes are in its figures, or were not taken. */
+/* Call when the driver has answered: the bytes are in its figures, or were not taken. */
 static void end_claim(struct account *account, uint64_t need)
 {
     if (account->ledger)
@@ -135,8 +135,7 @@ static void leave(struct account *account)
     pthread_mutex_unlock(&account->lock);
 }
 
-/* One measurement. */
-struct question {
+struct measurement {
     uint64_t number;
     uint64_t granted, pooled, touches; /* when it began */
     int rc;
@@ -156,17 +155,17 @@ static uint64_t context_guess(const struct account *account)
 
 /* Enters a measurement into the state, with the lock held. What was granted since it began may or may not be
  * in the figure: it is counted in addition, so the sum is never too low. */
-static void take_in(struct account *account, const struct question *question)
+static void use_measurement(struct account *account, const struct measurement *m)
 {
     struct limit_state *state = &account->state;
-    const uint64_t guess = account->charged + context_guess(account) + account->grown + question->held;
+    const uint64_t guess = account->charged + context_guess(account) + account->grown + m->held;
 
-    if (question->rc && guess <= question->bound) {
+    if (m->rc && guess <= m->bound) {
         state->measured = guess;
-        state->unmeasured = account->pooled - question->pooled;
+        state->unmeasured = account->pooled - m->pooled;
     } else {
-        state->measured = (question->rc ? question->bound : question->bytes) + account->hidden;
-        state->unmeasured = account->granted - question->granted;
+        state->measured = (m->rc ? m->bound : m->bytes) + account->hidden;
+        state->unmeasured = account->granted - m->granted;
     }
 }
 
@@ -175,22 +174,21 @@ static void take_in(struct account *account, const struct question *question)
 enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
 
 /* Asks the driver. Returns false if the figure does not suffice to refuse. */
-static bool ask(struct account *account, enum purpose purpose, struct question *question)
+static bool ask(struct account *account, enum purpose purpose, struct measurement *m)
 {
-    question->rc = -ENODATA;
-    question->bound = UINT64_MAX;
+    m->rc = -ENODATA;
+    m->bound = UINT64_MAX;
     /* The estimate covers the whole card: leasing by it would take what other processes use. */
     if (purpose == TO_GRANT && account->estimate && !shares(account))
-        question->rc = account->estimate(account->context, &question->bytes);
-    if (question->rc == 0)
+        m->rc = account->estimate(account->context, &m->bytes);
+    if (m->rc == 0)
         return false;
-    question->rc = account->measure(account->context, &question->bytes);
-    if (question->rc && account->held)
-        question->held = account->held(account->context);
-    if (question->rc && purpose != TO_TELL && account->estimate &&
-        account->estimate(account->context, &question->bound))
-        question->bound = UINT64_MAX;
-    return !question->rc || purpose != TO_TELL;
+    m->rc = account->measure(account->context, &m->bytes);
+    if (m->rc && account->held)
+        m->held = account->held(account->context);
+    if (m->rc && purpose != TO_TELL && account->estimate && account->estimate(account->context, &m->bound))
+        m->bound = UINT64_MAX;
+    return !m->rc || purpose != TO_TELL;
 }
 
 /* Leases what the driver has grown by on its own, whatever the job's budget says. What was granted since the
@@ -207,11 +205,11 @@ static void lease_what_was_measured(struct account *account)
  * and take it again just after: then it does not seem to have grown, and the answer lacks the bytes. So pools
  * are looked at before and after, no promise is made meanwhile, and earlier promises are counted once
  * more. */
-static bool ask_beside_pools(struct account *account, enum purpose purpose, struct question *question)
+static bool ask_beside_pools(struct account *account, enum purpose purpose, struct measurement *m)
 {
     if (account->look_again)
         account->look_again(account->context);
-    const bool exact = ask(account, purpose, question);
+    const bool exact = ask(account, purpose, m);
     if (account->look_again)
         account->look_again(account->context);
     return exact;
@@ -220,29 +218,29 @@ static bool ask_beside_pools(struct account *account, enum purpose purpose, stru
 /* Measures and enters the result. The caller does not hold the lock. */
 static void measure(struct account *account, enum purpose purpose)
 {
-    struct question question = {0};
+    struct measurement m = {0};
 
     lock_disable_cancel(); /* or `measuring` would stay raised */
     enter(account);
-    question.number = ++account->measurements;
-    question.granted = account->granted;
-    question.pooled = account->pooled;
-    question.touches = account->touches;
-    question.promised = atomic_load(&account->promised);
-    question.freed = account->freed;
+    m.number = ++account->measurements;
+    m.granted = account->granted;
+    m.pooled = account->pooled;
+    m.touches = account->touches;
+    m.promised = atomic_load(&account->promised);
+    m.freed = account->freed;
     account->measuring++;
     leave(account);
-    const bool exact = ask_beside_pools(account, purpose, &question);
+    const bool exact = ask_beside_pools(account, purpose, &m);
     enter(account);
     account->measuring--;
     /* A later measurement may have ended first; an older figure must not hide what was freed in between. */
-    if (question.number > account->newest) {
-        account->newest = question.number;
-        account->freed -= sums_smaller(question.freed, account->freed);
+    if (m.number > account->newest) {
+        account->newest = m.number;
+        account->freed -= sums_smaller(m.freed, account->freed);
         account->exact = exact;
-        take_in(account, &question);
-        account->state.unmeasured += question.promised;
-        account->state.stale = account->touches != question.touches;
+        use_measurement(account, &m);
+        account->state.unmeasured += m.promised;
+        account->state.stale = account->touches != m.touches;
         lease_what_was_measured(account);
     }
     leave(account);
@@ -270,7 +268,7 @@ static bool lease(struct account *account, const struct limit_state *state, uint
            ledger_extend_beside(account->ledger, sums_add(taken(state), need), state->reserve) == 0;
 }
 
-/* Tries to lease before a refusal: processes of the job may have died, which frees their leases. */
+/* Tries once more to lease before a refusal: a process of the job may have died, which frees its lease. */
 static bool lease_after_deaths(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return shares(account) &&
@@ -325,7 +323,7 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
                 return false;
             }
             wait_for_others(account);
-            fresh = false; /* what they took is now in no figure of ours but `unmeasured` */
+            fresh = false; /* what they took is only in `unmeasured` now */
             break;
         case LIMIT_MEASURE:
             leave(account);

@@ -20,11 +20,11 @@ struct account {
     struct limit_state state;
     uint64_t charged; /* live blocks as we count them, rounded as the driver rounds */
     uint64_t hidden;  /* the part of charged that the driver does not report: managed memory */
-    uint64_t freed;   /* blocks that are gone and that the last measurement still had; for the ledger only */
-    uint64_t granted; /* total ever granted; a measurement may have missed what it rose by meanwhile */
+    uint64_t freed;   /* blocks freed since the last measurement, which still had them; for the ledger only */
+    uint64_t granted; /* total ever granted; what was added during a measurement may be missing in it */
     uint64_t pooled;  /* total growth ever of the driver's own pools, for the same purpose */
     uint64_t grown;   /* lasting growth of the driver, as requested; counts where nothing can be measured */
-    uint64_t touches; /* times that the state became stale: a measurement under way compares it */
+    uint64_t touches; /* times that the state became stale; tells a measurement whether it did meanwhile */
     uint64_t measurements; /* measurements begun; each takes its number from here */
     uint64_t newest;       /* number of the measurement that measured and unmeasured come from */
     /* set once: returns what this process uses as the driver counts it; 0 or -errno */
@@ -115,8 +115,7 @@ struct account_view {
 struct account_view account_view(struct account *account);
 /* The same without a measurement, beside the others' leases. */
 struct account_view account_glance(struct account *account);
-/* Returns what the process uses, as far as is known without a measurement: the last one, and what was granted
- * and freed since. */
+/* Returns what the process uses without measuring: the last figure, and what was granted and freed since. */
 uint64_t account_known(struct account *account);
 
 /* Measures, and lowers the lease to what the process uses and its threads have waited for. Returns what it

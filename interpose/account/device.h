@@ -66,8 +66,8 @@ bool device_any_guarded(void);
 bool device_admit(struct device *device, uint64_t bytes);
 void device_end_admission(struct device *device, uint64_t bytes);
 
-/* Checks that the cards named by max and each exist. Call after CUDA has started. Returns false, and lists
- * the cards on stderr, if a limit would hold for no card or names one that cannot exist. */
+/* Checks that the cards named by max and each exist. Call after CUDA has started. If a limit would hold for
+ * no card or names one that cannot exist, lists the cards on stderr and returns false. */
 bool device_check_rules(void);
 
 /* Changes the limit, within the administrator's. Returns false if that is not possible. */
@@ -76,7 +76,7 @@ bool device_set_limit(struct device *device, uint64_t bytes);
 /* Returns true if the job's max leaves this process less than its own limit does, beside what the job's other
  * processes use now. */
 bool device_job_binds(const struct device *device);
-/* Returns whose limit it is that applies. */
+/* Returns whose limit applies. */
 enum recording_limit device_limit_kind(const struct device *device);
 
 /* Adopts the job's max if it has changed. */

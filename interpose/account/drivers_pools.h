@@ -32,8 +32,8 @@ uint64_t drivers_pools_idle(struct drivers_pool *pool);
 /* Trims the pools of a card: gives back the idle memory that has no work on it. Returns true if there was
  * idle memory. */
 bool drivers_pools_trim(CUdevice ordinal);
-/* The same. Returns how many bytes the trim gave back; what the program gives back meanwhile by other calls
- * counts only up to what was idle. */
+/* The same, but returns how many bytes went back. Includes what the program gave back meanwhile, up to what
+ * was idle. */
 uint64_t drivers_pools_give(CUdevice ordinal);
 /* Returns their idle bytes, with or without work on them. */
 uint64_t drivers_pools_idle_on(CUdevice ordinal);

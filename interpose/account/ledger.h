@@ -150,8 +150,8 @@ void ledger_answer(struct ledger *ledger, uint64_t given);
 bool ledger_nap(struct ledger *ledger, unsigned timeout_ms);
 /* Notes that idle memory was given back for another process. */
 void ledger_note_lent(struct ledger *ledger, uint64_t bytes);
-/* Between the two: returns the process that asked for most, or that waits longest if this process put the
- * question to itself. 0: a command, or none. */
+/* Between ledger_listen and ledger_answer: returns the process that asked for most, or the one that waits
+ * longest if this process put the question to itself. 0: a command, or none. */
 pid_t ledger_asker(const struct ledger *ledger);
 /* Makes ledger_listen return false for good. */
 void ledger_wake(struct ledger *ledger);
@@ -203,7 +203,7 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
  * passed over: it may have been stopped. Returns 0 with the lease raised, -ETIMEDOUT, -EDEADLK if all
  * processes of the job that hold memory would be waiting, or -ENOMEM if the job's max is less. */
 int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms);
-/* The same; people are told that the program has asked for `asked` bytes. */
+/* The same; gpucap ps shows that the program waits for `asked` bytes. */
 int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms);
 
 /* Returns true if a process waits for memory of the card; a few instructions. */
@@ -267,7 +267,7 @@ bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeo
 enum ledger_limit { LEDGER_MAX, LEDGER_MIN, LEDGER_HIGH };
 int ledger_set_limit(struct ledger *ledger, const char *job, enum ledger_limit limit, uint64_t bytes);
 
-/* Forgets max and totals of a job that has no process, unless its max was set for the next one to come. */
+/* Forgets max and totals of a job without processes, unless its max was set in advance for the next one. */
 void ledger_forget_job(struct ledger *ledger, const char *job);
 
 /* Calls visit(uuid) for each ledger in the folder. Returns 0, or -errno if the folder cannot be read. */

@@ -48,7 +48,7 @@ struct ledger_slot {
     _Atomic uint64_t waits_for;
     _Atomic uint64_t card_ticket; /* the same in the queue of the card; 0: not waiting */
     _Atomic uint64_t card_waits_for;
-    _Atomic uint64_t asked; /* what the request that waits has asked for; for people */
+    _Atomic uint64_t asked; /* bytes of the waiting request, for gpucap ps */
     /* of a process without a job; 0: none */
     _Atomic uint64_t min, high;
     _Atomic uint64_t claim; /* bytes admitted beside guarantees, and not yet in the driver's figures */
@@ -125,7 +125,7 @@ struct ledger {
     atomic_bool stopped;                         /* set by ledger_wake */
 };
 
-/* A process's turn in a queue, as the process itself sees it. */
+/* What a process remembers while it waits in a queue. */
 struct ledger_turn {
     uint64_t ticket;
     uint64_t passed; /* processes with this ticket or a lower one are passed over */
@@ -136,8 +136,8 @@ struct ledger_turn {
  * not taken it, the process is passed over from now on. */
 void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, uint64_t head, bool fits);
 
-/* A queue as a process that stands in it sees it, as of the last recount: whether others live is not asked,
- * because one that dies after that must not look as if its memory were gone for good. */
+/* What a process in a queue sees of it. One that has died since the last recount counts as living, so that it
+ * is no deadlock: the next recount frees its memory. */
 struct ledger_queue {
     bool first;    /* no other process has waited longer, apart from those that are passed over */
     bool last;     /* every other one has waited longer */

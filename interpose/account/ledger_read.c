@@ -46,7 +46,7 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
         return;
     const bool was_low = ledger_above_high(ledger) == 0;
     if (used > atomic_load_explicit(&slot->used, memory_order_relaxed) && ledger->job) {
-        atomic_store(&slot->used, used); /* two that grow at the same time must not both miss the other */
+        atomic_store(&slot->used, used); /* of two that grow at once one must see the other */
         note_peak(ledger);
     } else {
         atomic_store_explicit(&slot->used, used, memory_order_relaxed);

@@ -124,7 +124,7 @@ bool ledger_is_listed(const struct ledger *ledger, int slot)
 
 /* ---- queues ---- */
 
-/* Returns true if a process that does not stand in the queue holds nothing, or waits for memory of its job.
+/* Returns true if a process outside the queue cannot free memory: it has none, or waits for its job's.
  */
 static bool is_no_help(const struct ledger_slot *slot, bool card)
 {

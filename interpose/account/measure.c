@@ -32,7 +32,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static atomic_int state = IDLE;   /* written with lock held */
 static atomic_uint listed_pid;    /* number under which NVML lists us; 0: not known yet */
 static atomic_bool over;          /* measure_end was called */
-static atomic_bool forking;       /* the forking thread has waited already, and holds lock */
+static atomic_bool forking;       /* a fork is in progress, whose thread has waited already and holds lock */
 static atomic_bool early_is_sure; /* the list below was made before any context of ours */
 static struct timespec patience;  /* until when threads wait for the current step; guarded by lock */
 

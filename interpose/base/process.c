@@ -1,14 +1,12 @@
 /* process: see process.h. */
 #include "interpose/base/process.h"
 
-#include <stddef.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/pages.h"
 
-#define PATIENCE_NS                                                                                          \
-    UINT64_C(1000000000) /* locks are held for milliseconds, even while chunks are mapped and unmapped */
+#define PATIENCE_NS UINT64_C(1000000000) /* locks are held for milliseconds, also while chunks are mapped */
 
 static atomic_int *page; /* two words: the caller's, and 1 */
 static atomic_int owner; /* process that has started CUDA; 0: none */
@@ -16,12 +14,12 @@ static atomic_int owner; /* process that has started CUDA; 0: none */
 atomic_int *process_mark(void)
 {
     const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = pages_map(bytes);
 
-    if (memory != MAP_FAILED && madvise(memory, bytes, MADV_WIPEONFORK) == 0) {
+    if (memory && madvise(memory, bytes, MADV_WIPEONFORK) == 0) {
         page = memory;
         atomic_store(&page[1], 1);
-    } else if (memory != MAP_FAILED) {
+    } else if (memory) {
         munmap(memory, bytes);
     }
     atomic_store(&owner, (int)getpid());

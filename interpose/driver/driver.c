@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "interpose/driver/real.h"
 

@@ -149,9 +149,8 @@ static struct primary *primary_take(CUdevice ordinal)
 
 static CUresult primary_drop(struct primary *primary, CUresult result)
 {
-    if (primary) {
+    if (primary)
         lock_mutex_release(&primary->lock);
-    }
     return result;
 }
 
@@ -182,7 +181,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 }
 
 /* Call before a release that may be the last one. */
-static struct primary *primary_releasing(CUdevice ordinal)
+static struct primary *primary_release_begin(CUdevice ordinal)
 {
     struct primary *primary = primary_take(ordinal);
 
@@ -191,7 +190,7 @@ static struct primary *primary_releasing(CUdevice ordinal)
     return primary;
 }
 
-static CUresult primary_released(struct primary *primary, CUresult result, CUdevice ordinal)
+static CUresult primary_release_end(struct primary *primary, CUresult result, CUdevice ordinal)
 {
     if (primary && result == CUDA_SUCCESS && !primary_is_active(ordinal))
         route_context_end(primary->context);
@@ -259,14 +258,14 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     const CUdevice ordinal = route_active() ? card_of_green(green) : -1;
-    struct primary *primary = ordinal < 0 ? NULL : primary_releasing(ordinal);
+    struct primary *primary = ordinal < 0 ? NULL : primary_release_begin(ordinal);
     const CUresult result = driver.cuGreenCtxDestroy(green);
 
     pools_forget_green();
-    return primary ? primary_released(primary, result, ordinal) : result;
+    return primary ? primary_release_end(primary, result, ordinal) : result;
 }
 
-static struct primary *primary_resetting(CUdevice ordinal)
+static struct primary *primary_reset_begin(CUdevice ordinal)
 {
     struct primary *primary = primary_take(ordinal);
 
@@ -275,7 +274,7 @@ static struct primary *primary_resetting(CUdevice ordinal)
     return primary;
 }
 
-static CUresult primary_reset(struct primary *primary, CUresult result)
+static CUresult primary_reset_end(struct primary *primary, CUresult result)
 {
     if (primary && result == CUDA_SUCCESS) {
         if (primary->context)
@@ -289,28 +288,28 @@ static CUresult primary_reset(struct primary *primary, CUresult result)
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
 {
-    struct primary *primary = primary_releasing(ordinal);
+    struct primary *primary = primary_release_begin(ordinal);
 
-    return primary_released(primary, driver.cuDevicePrimaryCtxRelease(ordinal), ordinal);
+    return primary_release_end(primary, driver.cuDevicePrimaryCtxRelease(ordinal), ordinal);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
-    struct primary *primary = primary_releasing(ordinal);
+    struct primary *primary = primary_release_begin(ordinal);
 
-    return primary_released(primary, driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
+    return primary_release_end(primary, driver.cuDevicePrimaryCtxRelease_v2(ordinal), ordinal);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
 {
-    struct primary *primary = primary_resetting(ordinal);
+    struct primary *primary = primary_reset_begin(ordinal);
 
-    return primary_reset(primary, driver.cuDevicePrimaryCtxReset(ordinal));
+    return primary_reset_end(primary, driver.cuDevicePrimaryCtxReset(ordinal));
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
-    struct primary *primary = primary_resetting(ordinal);
+    struct primary *primary = primary_reset_begin(ordinal);
 
-    return primary_reset(primary, driver.cuDevicePrimaryCtxReset_v2(ordinal));
+    return primary_reset_end(primary, driver.cuDevicePrimaryCtxReset_v2(ordinal));
 }

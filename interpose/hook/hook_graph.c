@@ -240,8 +240,8 @@ static CUresult before(struct launch *launch, CUgraphExec exec, uintptr_t key, C
     return ask(launch, exec, parts, count, key, stream);
 }
 
-/* The card on which the driver may take memory for a launch, and how much: known if it is one card. 0: not
- * known. */
+/* Return the card on which the driver may take memory for a launch, and how much; ROUTE_CURRENT and 0 if it
+ * may be on several cards. */
 static CUdevice card_of(const struct launch *launch)
 {
     return launch->count == 1 ? launch->cards[0].ask.part.card : ROUTE_CURRENT;
@@ -360,7 +360,8 @@ CUresult cuDeviceGraphMemTrim(CUdevice card)
     return result;
 }
 
-/* Updates the footprint. An update changes no node's kind, so a graph without allocations stays one. */
+/* Updates the footprint. An update never changes a node's kind, so a graph without allocations still has
+ * none. */
 static CUresult updated(CUgraphExec exec, CUgraph graph, CUresult result)
 {
     struct graphs_part parts[GRAPHS_CARDS];

@@ -142,7 +142,7 @@ CUresult cuCtxSetLimit(CUlimit which, size_t value)
 
 /* ---- what loads code late, or takes a little memory once in a while ----
  *
- * These need no grant: the reserve is kept for them. On a card that idle memory of ours fills, it goes back.
+ * These need no grant: the reserve is kept for them. If our idle memory fills the card, it is given back.
  */
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)

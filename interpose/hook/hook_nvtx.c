@@ -140,7 +140,7 @@ static const void *register_unicode(const void *domain, const wchar_t *text)
     return register_tag(tag_of_wide(text));
 }
 
-/* A domain's handle is a number: only its being different counts. */
+/* A domain's handle is a number; it only has to be unique. */
 static const void *create_domain(const void *name)
 {
     static atomic_uintptr_t last;

@@ -1,4 +1,4 @@
-/* rebind: binds calls to our hooks that the dynamic loader has bound past them.
+/* rebind: binds to our hooks those calls that the dynamic loader has bound past them.
  *
  * That concerns objects loaded by dlopen with RTLD_DEEPBIND: such an object finds the driver, and dlsym, in
  * its own dependencies before it finds us. So we also hook dlopen and dlmopen (trampoline.S). All other calls
@@ -26,7 +26,6 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Returned to the trampoline in two registers, as it expects. */

@@ -98,8 +98,8 @@ void cache_put(struct pool *pool, struct range *range, uint64_t epoch);
 bool cache_empty(struct pool *pool, uint64_t least);
 
 /* Takes the cached blocks of the large zone back, and has the calling thread free the one that it took from
- * its cache to the pool. Call it when other large blocks come or go: a block that is cached beyond that would
- * be taken again at its old place, which may no longer be the best fit. */
+ * its cache to the pool. Call when other large blocks come or go: a block that stayed cached would be taken
+ * again at its old place, which may no longer be the best fit. */
 void cache_return_large(struct pool *pool);
 
 struct cache_figures cache_figures(const struct pool *pool);

@@ -86,7 +86,7 @@ static void untag(uint64_t address, const struct mark *mark, void *unused)
 void pool_close(struct pool *pool, bool context_lives)
 {
     cache_close(pool);
-    pool_each_live(pool, untag, NULL); /* no thread that ends touches the pool any more */
+    pool_each_live(pool, untag, NULL); /* ending threads no longer touch the pool */
     small_close(pool);
     pool_dead_close(pool);
     pool_expose_close(pool);

@@ -21,8 +21,9 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
  * frees it, its memory goes back to the driver instead of being reused. Returns 0 or -EINVAL. */
 int pool_expose(struct pool *pool, uint64_t address);
 
-/* Waits for earlier work on blocks that have been handed out again. Call before another process, card or
- * context, or a device on the bus, may touch a block. The caller holds no lock that work could wait for. */
+/* Waits for all work on memory freed so far, some of which may have been handed out again. Call before
+ * another process, card or context, or a device on the bus, may touch a block. The caller holds no lock that
+ * work could wait for. */
 void pool_wait_all(struct pool *pool);
 
 /* Gives another card access to all memory of the pool, present and future, until pool_remove_peer has been

@@ -20,7 +20,7 @@ CUcontext pools_owner(CUcontext context);
 /* Returns the pool of the current context and opens it if need be. NULL: there is no context, pooling is off,
  * or the card cannot do it. */
 struct pool *pools_current(void);
-/* Returns that pool only if it is open already. */
+/* Returns that pool, or NULL if it is not open yet. */
 struct pool *pools_current_if_open(void);
 
 /* Call after pool_alloc has failed. Returns true if other threads' requests in flight may be the reason,

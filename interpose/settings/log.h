@@ -28,7 +28,7 @@ void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * nothing between vfork and exec. */
 void log_new_stderr(void);
 
-/* log_error for what is said only the first time that this place is reached. */
+/* log_error, the first time that this place is reached. */
 #define LOG_ERROR_ONCE(...)                                                                                  \
     do {                                                                                                     \
         static atomic_flag said_ = ATOMIC_FLAG_INIT;                                                         \

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -157,8 +156,8 @@ static bool holds_any(const struct peer *peer)
     return holding.any;
 }
 
-/* Closes a connection. What the importer has open stays pinned until it is dead; if that cannot be seen, for
- * ever. */
+/* Closes a connection. What the importer has open stays pinned until its process is dead, or for ever if that
+ * cannot be found out. */
 static void disconnect(struct peer *peer)
 {
     close(peer->fd);

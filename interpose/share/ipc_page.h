@@ -7,8 +7,8 @@
  * by atomic operations, so one of the two always sees the other's change. When the importer has died, the
  * exporter drops the page and its counts.
  *
- * The other side may write anything here at any time: a word with another id is ignored. The size cannot
- * shrink, so reading it never raises SIGBUS. Owns no lock.
+ * The other side may write anything here at any time: a word with another id is ignored. The file cannot
+ * shrink, so reading the page never raises SIGBUS. Owns no lock.
  */
 #ifndef GPUCAP_IPC_PAGE_H
 #define GPUCAP_IPC_PAGE_H
