@@ -7,6 +7,7 @@
 #include "interpose/pool/pool_dead.h"
 #include "interpose/pool/pool_expose.h"
 #include "interpose/pool/pool_figures.h"
+#include "interpose/pool/pool_pending.h"
 #include "interpose/pool/small.h"
 
 #define TRIM_CHUNKS 32 /* 1 ms in the driver (measured, H200): how long an allocation may wait for a trim */

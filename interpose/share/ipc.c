@@ -70,43 +70,43 @@ void ipc_freed(struct pool *pool, uint64_t address)
     lock_release(&ipc_export_lock);
 }
 
-struct change {
-    CUcontext context;
-    int by; /* 0: the context has ended */
-};
-
-static void change_ending(struct ipc_exported *e, void *argument)
+static void begin_end(struct ipc_exported *e, void *context)
 {
-    const struct change *change = argument;
-
-    if (e->pool->context != change->context)
-        return;
-    e->ending += change->by > 0 || e->ending > 0 ? change->by : 0;
-    if (change->by < 0)
-        ipc_broker_remove_unused(e);
-    if (change->by == 0) {
-        ipc_broker_withdraw(e);
-        ipc_exports_remove(e);
-    }
+    if (e->pool->context == context)
+        e->ending++;
 }
 
-static void change_context(CUcontext context, int by)
+static void abort_end(struct ipc_exported *e, void *context)
 {
-    struct change change = {context, by};
+    if (e->pool->context != context)
+        return;
+    e->ending -= e->ending > 0;
+    ipc_broker_remove_unused(e);
+}
 
+static void end(struct ipc_exported *e, void *context)
+{
+    if (e->pool->context != context)
+        return;
+    ipc_broker_withdraw(e);
+    ipc_exports_remove(e);
+}
+
+static void visit_all(void (*visit)(struct ipc_exported *e, void *context), CUcontext context)
+{
     lock_take(&ipc_export_lock);
-    ipc_exports_each(change_ending, &change);
+    ipc_exports_each(visit, context);
     lock_release(&ipc_export_lock);
 }
 
 void ipc_exports_ending(CUcontext context, bool ending)
 {
-    change_context(context, ending ? 1 : -1);
+    visit_all(ending ? begin_end : abort_end, context);
 }
 
 void ipc_exports_end(CUcontext context)
 {
-    change_context(context, 0);
+    visit_all(end, context);
 }
 
 /* ---- handles ---- */

@@ -114,7 +114,7 @@ static int take_chunk(struct import *import, const struct ipc_chunk *chunk, int 
 }
 
 /* Imports the chunks that belong to the block. */
-static int take_in(void *argument, const struct ipc_chunks *chunks, const int *fds)
+static int take_chunks(void *argument, const struct ipc_chunks *chunks, const int *fds)
 {
     struct import *import = argument;
     int rc = 0;
@@ -137,7 +137,7 @@ static int ask_for_rest(struct import *import)
     while (rc == 0 && !is_complete(import)) {
         const uint64_t before = import->count;
 
-        rc = ipc_source_ask(&link, import->ticket.id, before, take_in, import);
+        rc = ipc_source_ask(&link, import->ticket.id, before, take_chunks, import);
         if (rc == 0 && import->count == before)
             rc = -EPROTO;
     }
@@ -147,7 +147,7 @@ static int ask_for_rest(struct import *import)
 
 static int fetch(struct import *import)
 {
-    const int rc = ipc_source_look(import->source, take_in, import);
+    const int rc = ipc_source_look(import->source, take_chunks, import);
 
     return rc || is_complete(import) ? rc : ask_for_rest(import);
 }
