@@ -126,7 +126,7 @@ bool ledger_is_listed(const struct ledger *ledger, int slot)
 
 /* Returns true if a process outside the queue cannot free memory: it has none, or waits for its job's.
  */
-static bool is_no_help(const struct ledger_slot *slot, bool card)
+static bool cannot_free(const struct ledger_slot *slot, bool card)
 {
     return card ? atomic_load(&slot->ticket) || !atomic_load(&slot->used) : !atomic_load(&slot->lease);
 }
@@ -146,7 +146,7 @@ struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const stru
         if (!(card ? ledger_is_other(ledger, i) : ledger_is_listed(ledger, i)))
             continue;
         if (theirs == 0) {
-            queue.all_wait = queue.all_wait && is_no_help(slot, card);
+            queue.all_wait = queue.all_wait && cannot_free(slot, card);
             continue;
         }
         queue.first = queue.first && (theirs > ticket || theirs <= turn->passed);

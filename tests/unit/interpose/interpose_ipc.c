@@ -25,10 +25,10 @@ void tearDown(void) {}
 static void test_a_block_has_one_handle_while_it_lives(void)
 {
     ipc_fake_allocate(0, 0);
-    ipc_fake_settled = 0;
+    ipc_fake_waits = 0;
     const struct ipc_ticket first = ipc_fake_export(0, 0), again = ipc_fake_export(0, 0);
     TEST_ASSERT_EQUAL_MEMORY(&first, &again, sizeof(first));
-    TEST_ASSERT_EQUAL_INT(2, ipc_fake_settled); /* another process's work is not ordered behind ours */
+    TEST_ASSERT_EQUAL_INT(2, ipc_fake_waits); /* another process's work is not ordered behind ours */
     TEST_ASSERT_EQUAL_INT(1, ipc_fake_pins(0, 0));
     TEST_ASSERT_EQUAL_UINT64(4096, first.bytes);
     TEST_ASSERT_EQUAL_UINT64(512, first.offset);

@@ -36,7 +36,7 @@ static struct fake_block {
     int pins;
 } blocks[2][IPC_FAKE_BLOCKS];
 static uint64_t last_id;
-int ipc_fake_settled;
+int ipc_fake_waits;
 atomic_int ipc_fake_fail_backing, ipc_fake_fail_uuid, ipc_fake_fail_export;
 atomic_ulong ipc_fake_polls;
 atomic_int ipc_fake_polling;
@@ -96,7 +96,7 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
 void pool_wait_all(struct pool *pool)
 {
     (void)pool;
-    ipc_fake_settled++;
+    ipc_fake_waits++;
 }
 
 static CUresult CUDAAPI get_uuid(CUuuid *uuid, CUdevice ordinal)
