@@ -18,7 +18,7 @@ static uint64_t min_of(const struct ledger_job *job)
     return sums_smaller(atomic_load(&job->min), atomic_load(&job->max));
 }
 
-/* What the processes of each job use together, what is on its way to them included. */
+/* What the processes of each job use together, with claims. */
 struct uses {
     uint64_t of[LEDGER_JOBS];
     bool has_process[LEDGER_JOBS];

@@ -4,7 +4,7 @@
  * Each engine runs in a process of its own. Prints one line of key=value for each measurement, in nanoseconds
  * for a pair as one thread sees it: the median round of the quietest pass, and the best round of all. Passes
  * are apart in time and on different processors, because on a shared machine a processor is slower by three
- * quarters, for seconds, while its sibling works for somebody else (seen on an H200's host, one process: 250
+ * quarters, for seconds, while its sibling hyperthread is busy (seen on an H200's host, one process: 250
  * and 132 ns for the same code; on two of its processors at a time: 219 and 154). A loop of arithmetic before
  * and after each pass tells whether that was so.
  *

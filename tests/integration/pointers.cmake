@@ -1,5 +1,5 @@
-# Pooled memory under whole programs on simgpu: it looks like the driver's own, nobody
-# waits for it who would not natively, and other processes can open it. The programs
+# Pooled memory under whole programs on simgpu: it looks like the driver's own, no program
+# waits for it that would not natively, and other processes can open it. The programs
 # check themselves and are also run natively; tools/gpu-check runs them on a real card, so they take the libcuda.so.1
 # that they find. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")

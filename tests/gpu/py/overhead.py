@@ -1,4 +1,4 @@
-"""How long steps of ordinary programs take. Knows nothing of gpucap: whoever starts it decides what is preloaded.
+"""How long steps of ordinary programs take. Knows nothing of gpucap: the caller decides what is preloaded.
 
 usage: overhead.py torch|jax|cupy|resnet50_var|gpt_varlen|two_models|segment_varres|speech_varlen
 

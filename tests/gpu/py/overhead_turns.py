@@ -5,8 +5,8 @@ usage: overhead_turns.py [--each=N] [--turns=N] [--seconds=N] [--steps=N] [--ski
 
 Starts overhead.py PROGRAM for each NAME with its variables, --each times, all on the same few processors; then each does
 a few steps while the others wait, turn by turn, until there were so many turns or so many seconds have passed. All do the
-same work in the same turn. The order changes from turn to turn, and nobody goes twice in a row: whoever does finds its
-caches warm and is several percent faster. The first --skip steps of a turn do not count: the others have used the
+same work in the same turn. The order changes from turn to turn, and no process goes twice in a row: it would find its
+caches warm and be several percent faster. The first --skip steps of a turn do not count: the others have used the
 processors' caches meanwhile.
 
 Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the

@@ -1,6 +1,6 @@
 #!/bin/sh
 # overhead_turns_test.sh FOLDER: with a stand-in for overhead.py whose times are made up, overhead_turns.py finds what each
-# run costs, although every other turn is disturbed, each begins slowly and whoever goes twice in a row is faster. Exits
+# run costs, although every other turn is disturbed, each begins slowly and a process that goes twice in a row is faster. Exits
 # with 77 without python3.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,7 +32,7 @@ grep -q '^program=any run=first processes=2 steps=300 median_ms=4.0000 ratio=1.0
 grep -q '^program=any run=dear .* ratio=1.1000 error=0.0000 total=1.1000 fastest_ms=4.4000 slowest_ms=4.4000 held=4096$' lines
 grep -q '^program=any run=cheap .* ratio=0.5000 error=0.0000 total=0.5000 ' lines
 [ "$(wc -l <order)" -eq 300 ]
-[ "$(uniq order | wc -l)" -eq 300 ] # nobody went twice in a row
+[ "$(uniq order | wc -l)" -eq 300 ] # none went twice in a row
 [ "$(awk 'NR % 6 == 1' order | sort -u | wc -l)" -eq 6 ] # each was the first of a turn at some time
 run --turns=1000000 --seconds=0.1 >lines
 grep -q 'run=dear .* ratio=1.1000 ' lines

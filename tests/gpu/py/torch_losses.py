@@ -1,7 +1,7 @@
 """Trains a small CNN and a small Transformer for ten steps each, deterministically. Knows nothing of gpucap.
 
 Prints key=value lines; `losses` is a hash of the bits of every loss and, at the end, of every parameter. Two runs on
-one machine print the same, whoever manages the memory. Batches change their size from step to step, so that blocks of
+one machine print the same, with any manager of the memory. Batches change their size from step to step, so that blocks of
 many sizes come and go. Only operations that PyTorch lists as deterministic: it ends with an error at any other.
 """
 import hashlib

@@ -456,7 +456,7 @@ static void test_owner_that_does_not_go_on_is_not_waited_for_for_ever(void)
     ledger->patience_ms = 20;
     TEST_ASSERT_EQUAL_INT(0, ledger_lock(other));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_extend(ledger, 1));
-    ledger->patience_ms = NEVER_MS; /* once was enough: such an owner is hardly waited for again */
+    ledger->patience_ms = NEVER_MS; /* at a later try such an owner is waited for 20 ms (STUCK_MS) */
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1, 0));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_set_max(ledger, JOB, 1));
     ledger_unlock(other);

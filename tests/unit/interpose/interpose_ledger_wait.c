@@ -287,7 +287,7 @@ static void test_wait_takes_what_is_there_at_once(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 10, UINT64_MAX));
 }
 
-/* Whoever read the word before it was told does not sleep on it: the lowest bit says that a process sleeps.
+/* A process that read the word before memory was freed does not sleep on it.
  */
 static void test_no_word_of_freed_memory_is_missed(void)
 {
