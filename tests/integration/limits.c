@@ -6,7 +6,7 @@
 
 #define CARDS  "2x2G;ctx=128M"
 #define CAP    "0=1G,1=400M"
-#define HANG_S 40 /* seconds after which a program is taken to hang */
+#define HANG_S 120 /* seconds after which a program is taken to hang */
 
 void setUp(void) {}
 

@@ -243,7 +243,7 @@ static void given_back_in_time(void)
     prog_context(0);
     MUST(0, cuMemAlloc(&block, 64 * MIB));
     MUST(0, cuMemFree(block));
-    for (int ms = 0; stats().physical && ms < 30000; ms++)
+    for (int ms = 0; stats().physical && ms < 60000; ms++)
         usleep(1000);
     MUST(0, stats().physical);
 }

@@ -55,7 +55,7 @@ static inline int open_descriptors(void)
 /* Waits until threads of the library have closed their descriptors. */
 static inline void await_descriptors(int wanted)
 {
-    for (int i = 0; i < 2000 && open_descriptors() != wanted; i++)
+    for (int i = 0; i < 6000 && open_descriptors() != wanted; i++)
         usleep(10000);
     MUST(wanted, open_descriptors());
 }

@@ -237,7 +237,7 @@ static void run_beside(const char *commands)
         "until [ -e $F ]; do check; done; %s; kill -TERM $run; wait $run; code=$?; cat $err >&2; rm $err; "
         "exit $code",
         path, folder, save, commands);
-    train_shell("1x256M", line, 60);
+    train_shell("1x256M", line, 0);
 }
 
 static void check_resumes(void)

@@ -156,7 +156,7 @@ static void run_and_signal(const char *signals, const char *cards, const char *o
              "$$; done) & "
              "exec \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet %s %s",
              path, signals, save, options);
-    train_shell(cards, line, 30);
+    train_shell(cards, line, 0);
 }
 
 static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void)
@@ -223,7 +223,7 @@ static void test_a_signal_that_was_ignored_stays_so(void)
              "trap '' INT; \"$TRAIN\" --hidden=16 --batch=4 --steps=300 --save-every=5 --quiet %s & run=$!; "
              "until [ -e %s ]; do kill -0 $run || exit; sleep 0.01; done; kill -INT $run; wait $run",
              save, path);
-    train_shell("1x256M", line, 30);
+    train_shell("1x256M", line, 0);
     train_went_well();
 }
 

@@ -96,7 +96,7 @@ static void test_a_pair_validates_as_each_would_alone_in_every_mode(void)
 static void test_a_model_that_fails_ends_the_other_of_its_pair(void)
 {
     train_shell("1x256M",
-                "timeout 60 \"$TRAIN\" --pair gpt mlp --pair-mode=threads --layers=1 --width=32 --heads=2 "
+                "timeout 200 \"$TRAIN\" --pair gpt mlp --pair-mode=threads --layers=1 --width=32 --heads=2 "
                 "--length=16 --hidden=32 --batch=4 --rate=10 --momentum=0.99 --steps=1000000 --quiet",
                 0);
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NOT_FINITE, train_said.status, train_said.err);
@@ -173,7 +173,7 @@ static void test_a_replica_that_fails_on_the_way_ends_the_others(void)
 
     for (size_t i = 0; i < sizeof(cards) / sizeof(cards[0]); i++) {
         train_shell(cards[i],
-                    "GPUCAP_SIM_FAULT=cuLaunchHostFunc:2000=2 timeout 60 \"$TRAIN\" --hidden=32 "
+                    "GPUCAP_SIM_FAULT=cuLaunchHostFunc:2000=2 timeout 200 \"$TRAIN\" --hidden=32 "
                     "--steps=1000000 --replicas=all --quiet",
                     0);
         TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
