@@ -12,6 +12,8 @@
 
 enum way { NATIVE, STRICT, DEFERRED };
 
+static const char *slow_clock; /* PROG_SLOW_CLOCK (prog_clock.c), or NULL */
+
 /* `log`: what the library may say, NULL for the default. */
 static inline void run_logging(const char *scenario, enum way way, const char *cap, const char *log)
 {
@@ -30,6 +32,8 @@ static inline void run_logging(const char *scenario, enum way way, const char *c
     if (log)
         spawn_env_set(env, "GPUCAP_LOG", log);
     spawn_env_set(env, "GPUCAP_DECAY", "0.02"); /* the helper thread looks around every 5 ms */
+    if (slow_clock)
+        spawn_env_set(env, "PROG_SLOW_CLOCK", slow_clock);
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/" PROGRAM), scenario, NULL}, NULL);
     spawn_env_free(env);
@@ -59,6 +63,15 @@ static inline void every_way(const char *scenario)
 {
     as_natively(scenario);
     run(scenario, DEFERRED, NULL);
+}
+
+/* For a scenario in which the library waits for another thread, for less time than that one may take on a
+ * busy machine. */
+static inline void every_way_patiently(const char *scenario)
+{
+    slow_clock = "100";
+    every_way(scenario);
+    slow_clock = NULL;
 }
 
 #endif

@@ -20,7 +20,7 @@ static void test_streams_may_wait_for_each_others_flags(void)
 
 static void test_freed_memory_makes_way_and_what_comes_later_is_not_waited_for(void)
 {
-    every_way("make_way");
+    every_way_patiently("make_way");
 }
 
 static void test_a_refusal_does_not_wait_for_what_comes_later(void)
