@@ -65,6 +65,8 @@ interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c se
   see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
 target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
 interpose_unit(interpose_names MODULES see/recorder_names.c)
+interpose_unit(interpose_recorded MODULES recorded.c)
+target_link_options(interpose_recorded PRIVATE -Wl,--wrap=atexit)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 foreach(part "" _peers)
   interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c share/ipc_broker.c
