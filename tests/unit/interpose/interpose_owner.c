@@ -89,6 +89,24 @@ static void test_code_is_found_from_its_first_byte_to_its_last(void)
     }
 }
 
+static void test_data_of_a_file_is_no_code_and_a_path_is_kept_once(void)
+{
+    static int data = 1;
+    size_t count;
+
+    TEST_ASSERT_TRUE(owner_maps_read());
+    TEST_ASSERT_NULL(owner_maps_find((uint64_t)(uintptr_t)&data));
+    TEST_ASSERT_NULL(owner_maps_find((uint64_t)(uintptr_t) "a text"));
+    const struct owner_map code = *owner_maps_find((uint64_t)(uintptr_t)note_return);
+    TEST_ASSERT_TRUE(owner_maps_read());
+    TEST_ASSERT_EQUAL_PTR(code.path, owner_maps_find((uint64_t)(uintptr_t)note_return)->path);
+    const struct owner_map *maps = owner_maps_all(&count);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < i; k++)
+            TEST_ASSERT_TRUE(maps[i].path == maps[k].path || strcmp(maps[i].path, maps[k].path) != 0);
+    }
+}
+
 static void test_what_is_no_code_is_no_return_address(void)
 {
     uint64_t target;
@@ -186,6 +204,7 @@ int main(void)
     RUN_TEST(test_libraries_have_the_names_that_people_know);
     RUN_TEST(test_calls_are_recognized_by_their_instructions);
     RUN_TEST(test_code_is_found_from_its_first_byte_to_its_last);
+    RUN_TEST(test_data_of_a_file_is_no_code_and_a_path_is_kept_once);
     RUN_TEST(test_what_is_no_code_is_no_return_address);
     RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
     RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);

@@ -67,6 +67,12 @@ target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
 interpose_unit(interpose_names MODULES see/recorder_names.c)
 interpose_unit(interpose_recorded MODULES recorded.c)
 target_link_options(interpose_recorded PRIVATE -Wl,--wrap=atexit)
+interpose_unit(interpose_stacks MODULES see/stacks.c base/lock.c base/process.c)
+interpose_unit(interpose_events MODULES see/events.c base/lock.c base/process.c)
+target_link_options(interpose_events PRIVATE -Wl,--wrap=syscall -Wl,--wrap=pthread_setspecific)
+interpose_unit(interpose_base MODULES base/lock.c base/process.c base/thread.c)
+target_link_options(interpose_base PRIVATE -Wl,--wrap=pthread_create -Wl,--wrap=pthread_mutex_timedlock -Wl,--wrap=madvise
+  -Wl,--wrap=getpid)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 foreach(part "" _peers)
   interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c share/ipc_broker.c
