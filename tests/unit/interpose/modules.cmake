@@ -53,6 +53,7 @@ interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c s
 interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c)
 target_sources(interpose_hooks_memory PRIVATE hooks_fake.c)
 interpose_unit(interpose_hooks_pointer MODULES hook/hook_pointer.c hook/hook_ipc.c hook/pointer.c)
+interpose_unit(interpose_hooks_work MODULES hook/hook_work.c hook/memops.c hook/hook_info.c hook/hook_find.c hook/seen.c)
 interpose_unit(interpose_hooks_context MODULES hook/hook_context.c hook/hook_growth.c base/lock.c base/process.c)
 interpose_unit(interpose_api_calls MODULES hook/api.c)
 target_compile_definitions(interpose_api_calls PRIVATE GPUCAP_VERSION="test")
