@@ -54,6 +54,8 @@ static void test_what_is_freed_cannot_be_opened_and_the_last_close_tells(void)
     TEST_ASSERT_TRUE(ipc_page_drop(importer, ID));
     TEST_ASSERT_FALSE(ipc_page_withdraw(exporter, ID));
     TEST_ASSERT_FALSE(ipc_page_drop(importer, ID)); /* once too often */
+    TEST_ASSERT_FALSE(ipc_page_holds(exporter, ID));
+    TEST_ASSERT_FALSE(ipc_page_withdraw(exporter, ID));
 }
 
 static void test_a_block_is_not_open_more_often_than_can_be_counted(void)
@@ -77,7 +79,10 @@ static void test_a_page_that_could_change_its_size_is_refused(void)
     TEST_ASSERT_EQUAL_INT(0, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK));
     TEST_ASSERT_EQUAL_INT(0, ipc_page_map(fd, &page));
     ipc_page_unmap(page);
+    TEST_ASSERT_EQUAL_INT(0, ftruncate(fd, sizeof(*page) + 4096)); /* of another version, maybe */
+    TEST_ASSERT_EQUAL_INT(-EPROTO, ipc_page_map(fd, &page));
     close(fd);
+    TEST_ASSERT_EQUAL_INT(-EPROTO, ipc_page_map(STDERR_FILENO, &page));
 }
 
 /* ---- both at once ---- */

@@ -3,6 +3,7 @@
 #include "interpose/settings/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -582,6 +583,12 @@ static void test_the_users_file_is_below_the_home_folder(void)
     home[OPTIONS_PATH_MAX] = '\0';
     setenv("HOME", home, 1);
     TEST_ASSERT_NULL(options_places_here(path).user_file);
+    home[OPTIONS_PATH_MAX - sizeof(OPTIONS_USER_FILE)] = '\0'; /* one too many */
+    setenv("HOME", home, 1);
+    TEST_ASSERT_NULL(options_places_here(path).user_file);
+    home[OPTIONS_PATH_MAX - sizeof(OPTIONS_USER_FILE) - 1] = '\0'; /* just fits */
+    setenv("HOME", home, 1);
+    TEST_ASSERT_EQUAL_size_t(OPTIONS_PATH_MAX - 1, strlen(options_places_here(path).user_file));
     unsetenv("HOME");
     TEST_ASSERT_NULL(options_places_here(path).user_file);
 }
@@ -593,6 +600,53 @@ static void test_a_refused_value_leaves_the_old_one(void)
     TEST_ASSERT_EQUAL_INT(-EINVAL,
                           options_set(&options, OPTIONS_MAX, "0=4G,junk", OPTIONS_ENVIRONMENT, error));
     TEST_ASSERT_EQUAL_UINT64(8 * G, limit());
+    TEST_ASSERT_EQUAL_INT(-EINVAL, options_set(&options, OPTIONS_WAIT, "soon", OPTIONS_ENVIRONMENT, error));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(OPTIONS_DEFAULT, options.source[OPTIONS_WAIT], "where it came from, too");
+}
+
+static void test_seconds_are_read_with_their_fraction(void)
+{
+    static const struct {
+        const char *text;
+        double seconds;
+    } cases[] = {{"12", 12}, {"1.5", 1.5}, {"0.25s", 0.25}, {"3s", 3}, {"off", -1}};
+
+    options_init(&options);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        TEST_ASSERT_EQUAL_INT(0, options_set(&options, OPTIONS_DECAY, cases[i].text, OPTIONS_USER, error));
+        TEST_ASSERT_TRUE_MESSAGE(fabs(options.decay - cases[i].seconds) < 1e-9, cases[i].text);
+    }
+    TEST_ASSERT_EQUAL_INT(0, options_set(&options, OPTIONS_WAIT, "off", OPTIONS_USER, error));
+    TEST_ASSERT_TRUE(options.wait == 0);
+}
+
+static void test_the_longest_name_of_a_group_fits(void)
+{
+    char name[sizeof(options.group) + 1];
+
+    memset(name, 'g', sizeof(name));
+    options_init(&options);
+    name[sizeof(options.group)] = '\0';
+    TEST_ASSERT_EQUAL_INT(-EINVAL, options_set(&options, OPTIONS_GROUP, name, OPTIONS_USER, error));
+    name[sizeof(options.group) - 1] = '\0';
+    TEST_ASSERT_EQUAL_INT(0, options_set(&options, OPTIONS_GROUP, name, OPTIONS_USER, error));
+    TEST_ASSERT_EQUAL_STRING(name, options.group);
+}
+
+static void test_any_rule_of_any_kind_is_a_limit(void)
+{
+    static const int ids[] = {OPTIONS_MAX, OPTIONS_EACH, OPTIONS_MIN, OPTIONS_HIGH};
+
+    for (int i = 0; i < 4; i++) {
+        options_init(&options);
+        TEST_ASSERT_FALSE(options_any_limit(&options));
+        TEST_ASSERT_EQUAL_INT(0, options_set(&options, ids[i], "0=none,1=1G", OPTIONS_USER, error));
+        TEST_ASSERT_TRUE_MESSAGE(options_any_limit(&options), options_table[ids[i]].name);
+        TEST_ASSERT_EQUAL_INT(0, options_set(&options, ids[i], "none", OPTIONS_USER, error));
+        TEST_ASSERT_FALSE_MESSAGE(options_any_limit(&options), options_table[ids[i]].name);
+    }
+    TEST_ASSERT_EQUAL_INT(0, options_set(&options, OPTIONS_GROUP, "nightly", OPTIONS_USER, error));
+    TEST_ASSERT_TRUE(options_any_limit(&options));
 }
 
 int main(void)
@@ -627,6 +681,9 @@ int main(void)
     RUN_TEST(test_an_administrators_file_that_may_not_be_read_is_an_error);
     RUN_TEST(test_the_users_file_is_below_the_home_folder);
     RUN_TEST(test_a_refused_value_leaves_the_old_one);
+    RUN_TEST(test_seconds_are_read_with_their_fraction);
+    RUN_TEST(test_the_longest_name_of_a_group_fits);
+    RUN_TEST(test_any_rule_of_any_kind_is_a_limit);
     int failed = UNITY_END();
     rmdir(folder);
     return failed;

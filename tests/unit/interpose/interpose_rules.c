@@ -194,8 +194,13 @@ static void test_rules_by_number_are_told_apart(void)
 {
     accept("8G," UUID0 "=4G");
     TEST_ASSERT_FALSE(rules_use_ordinals(&rules));
-    accept("8G,3=4G");
+    TEST_ASSERT_TRUE(rules_name_cards(&rules));
+    accept("8G,1023=4G"); /* the greatest number */
     TEST_ASSERT_TRUE(rules_use_ordinals(&rules));
+    TEST_ASSERT_TRUE(rules_name_cards(&rules));
+    accept("8G");
+    TEST_ASSERT_FALSE(rules_use_ordinals(&rules));
+    TEST_ASSERT_FALSE(rules_name_cards(&rules));
 }
 
 int main(void)

@@ -1,0 +1,127 @@
+/* people: whether the process is a user's or in a group, by name or number, from /etc/passwd and /etc/group.
+ * Both files, and who runs the test, are the test's own. */
+#include "interpose/settings/people.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <unity.h>
+
+static struct fake {
+    uid_t uid;
+    gid_t gid, egid, groups[3];
+    int group_count;
+    bool no_files;
+} fake;
+
+static char passwd[] = "root:x:0:0:root:/root:/bin/sh\n"
+                       "ada:x:1000:1000::/home/ada:/bin/sh\n"
+                       "bob:x:1001:1001::/home/bob:/bin/sh\n"
+                       "5:x:1005:1005::/home/5:/bin/sh\n";
+static char group[] = "root:x:0:\n"
+                      "render:x:107:ada,bob\n"
+                      "video:x:44:ada\n";
+
+FILE *__wrap_fopen(const char *path, const char *how);
+FILE *__wrap_fopen(const char *path, const char *how)
+{
+    if (fake.no_files)
+        return NULL;
+    if (!strcmp(path, "/etc/passwd"))
+        return fmemopen(passwd, strlen(passwd), "r");
+    TEST_ASSERT_EQUAL_STRING("/etc/group", path);
+    (void)how;
+    return fmemopen(group, strlen(group), "r");
+}
+
+uid_t __wrap_getuid(void);
+uid_t __wrap_getuid(void)
+{
+    return fake.uid;
+}
+
+gid_t __wrap_getgid(void);
+gid_t __wrap_getgid(void)
+{
+    return fake.gid;
+}
+
+gid_t __wrap_getegid(void);
+gid_t __wrap_getegid(void)
+{
+    return fake.egid;
+}
+
+int __wrap_getgroups(int size, gid_t list[]);
+int __wrap_getgroups(int size, gid_t list[])
+{
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(fake.group_count, size);
+    for (int i = 0; i < fake.group_count; i++)
+        list[i] = fake.groups[i];
+    return fake.group_count;
+}
+
+void setUp(void)
+{
+    fake = (struct fake){.uid = 1000, .gid = 1, .egid = 1};
+}
+
+void tearDown(void) {}
+
+static void test_a_user_is_known_by_name_and_by_number(void)
+{
+    TEST_ASSERT_TRUE(people_is_user("ada"));
+    TEST_ASSERT_TRUE(people_is_user("1000"));
+    TEST_ASSERT_FALSE(people_is_user("bob"));
+    TEST_ASSERT_FALSE(people_is_user("1001"));
+    TEST_ASSERT_FALSE(people_is_user("ad"));
+    TEST_ASSERT_FALSE(people_is_user("nobody"));
+    TEST_ASSERT_FALSE(people_is_user(""));
+    TEST_ASSERT_FALSE_MESSAGE(people_is_user("1000x"), "neither a number nor a name");
+    fake.uid = 1005;
+    TEST_ASSERT_FALSE_MESSAGE(people_is_user("5"), "digits are a number");
+    fake.uid = 5;
+    TEST_ASSERT_TRUE(people_is_user("5"));
+    fake.uid = 0;
+    TEST_ASSERT_TRUE(people_is_user("root"));
+}
+
+static void test_a_group_may_be_any_of_the_processs(void)
+{
+    TEST_ASSERT_FALSE(people_is_in_group("render"));
+    fake.groups[0] = 44;
+    fake.groups[1] = 107;
+    fake.group_count = 2;
+    TEST_ASSERT_TRUE(people_is_in_group("render"));
+    TEST_ASSERT_TRUE(people_is_in_group("video"));
+    TEST_ASSERT_TRUE(people_is_in_group("107"));
+    TEST_ASSERT_FALSE(people_is_in_group("root"));
+    TEST_ASSERT_FALSE(people_is_in_group("107x"));
+    TEST_ASSERT_FALSE(people_is_in_group("rend"));
+    fake.group_count = 0;
+    fake.gid = 107;
+    TEST_ASSERT_TRUE_MESSAGE(people_is_in_group("render"), "its own");
+    fake.gid = 1;
+    fake.egid = 107;
+    TEST_ASSERT_TRUE_MESSAGE(people_is_in_group("render"), "that of the program's file");
+    fake.group_count = -1; /* more groups than there is room for */
+    TEST_ASSERT_TRUE(people_is_in_group("107"));
+}
+
+static void test_without_the_files_numbers_still_count(void)
+{
+    fake.no_files = true;
+    TEST_ASSERT_FALSE(people_is_user("ada"));
+    TEST_ASSERT_TRUE(people_is_user("1000"));
+    TEST_ASSERT_FALSE(people_is_in_group("render"));
+    TEST_ASSERT_TRUE(people_is_in_group("1"));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_user_is_known_by_name_and_by_number);
+    RUN_TEST(test_a_group_may_be_any_of_the_processs);
+    RUN_TEST(test_without_the_files_numbers_still_count);
+    return UNITY_END();
+}
