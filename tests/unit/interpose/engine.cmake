@@ -22,6 +22,9 @@ foreach(name engine_ranges engine_pool engine_faults engine_replay engine_progra
 endforeach()
 gpucap_test(engine_family ONE_THREAD LIBS engine_core bench_programs SOURCES engine_family.c engine_price.c)
 gpucap_test(engine_host LIBS engine_core -Wl,--wrap=mmap SOURCES engine_host.c)
+if(TARGET heap_je)
+  gpucap_test(engine_heap LIBS heap_je Threads::Threads SOURCES engine_heap.c ${CMAKE_SOURCE_DIR}/interpose/pool/heap.c)
+endif()
 # The checks of lock.h are on here in every preset.
 gpucap_test(engine_lock LIBS Threads::Threads SOURCES engine_lock.c ${CMAKE_SOURCE_DIR}/interpose/base/lock.c)
 target_compile_definitions(engine_lock PRIVATE GPUCAP_LOCK_CHECK)

@@ -105,6 +105,27 @@ static void test_the_sweep_unmaps_old_places_when_their_work_is_done(void)
     TEST_ASSERT_TRUE(fake_child(swept));
 }
 
+/* A block of moved chunks that other devices may reach. */
+static void exposed(void)
+{
+    size_t i = 0;
+
+    stitch();
+    while (model.blocks[i].bytes != BLOCKS / 2 * BLOCK)
+        i++;
+    CHECK(pool_expose(&model.pool, model.blocks[i].address) == 0);
+    finish_work();
+    model_free(&model, i, true);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(places_left() == 0 && fake_physical() == BLOCKS / 2 * BLOCK);
+    model_close(&model);
+}
+
+static void test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too(void)
+{
+    TEST_ASSERT_TRUE(fake_child(exposed));
+}
+
 static void trimmed(void)
 {
     stitch();
@@ -271,6 +292,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps);
     RUN_TEST(test_the_sweep_unmaps_old_places_when_their_work_is_done);
+    RUN_TEST(test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too);
     RUN_TEST(test_trim_unmaps_old_places_before_it_gives_their_memory_back);
     RUN_TEST(test_the_end_of_the_pool_unmaps_old_places);
     RUN_TEST(test_memory_is_not_given_back_while_it_is_mapped_at_an_old_place);

@@ -156,6 +156,8 @@ static void exposed_beside_another(void)
     CHECK(pool_expose(&model.pool, shown) == 0 && pool_free(&model.pool, shown, true) == 0);
     CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_usable(beside, MIB));
     CHECK(pool_check(&model.pool) == NULL);
+    const struct pool_stats s = pool_stats(&model.pool);
+    CHECK(s.live == MIB && s.pending == MIB && s.cached == 0);
     CHECK(pool_free(&model.pool, beside, true) == 0);
     pool_trim(&model.pool, UINT64_MAX);
     pool_trim(&model.pool, UINT64_MAX);
