@@ -302,12 +302,12 @@ static void note(enum recording_type type, const struct device *device, uint64_t
                                               .owner = owner_current});
 }
 
-/* Returns what this process uses on the card beside idle memory. */
+/* Returns what this process uses on the card beside idle memory: without what it has freed since the last
+ * measurement, or a request that fits would be refused. */
 static uint64_t live_bytes(struct device *device)
 {
     const uint64_t idle = pools_idle_on(device->ordinal);
-    const uint64_t used =
-        device_is_unlimited(device) ? used_now(device) : account_glance(&device->account).used;
+    const uint64_t used = device_is_unlimited(device) ? used_now(device) : account_known(&device->account);
 
     return used > idle ? used - idle : 0;
 }

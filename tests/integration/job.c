@@ -109,6 +109,14 @@ static void test_idle_memory_that_would_not_help_is_not_asked_for(void)
     with_and_without_pool("vain", "off");
 }
 
+static void test_what_a_process_has_freed_does_not_keep_it_from_borrowing(void)
+{
+    struct spawn_env *env = wrapped("on", "30s"); /* the other process may be slow to answer */
+
+    spawn_env_set(env, "GPUCAP_DECAY", "off");
+    expect_lent(env, "borrows_after_frees");
+}
+
 static void test_on_a_full_card_idle_memory_of_one_job_serves_another(void)
 {
     struct spawn_env *env = wrapped("on", "off");
@@ -597,6 +605,7 @@ int main(void)
     RUN_TEST(test_idle_memory_of_one_process_serves_the_other);
     RUN_TEST(test_idle_memory_of_a_slow_process_serves_the_other);
     RUN_TEST(test_idle_memory_that_would_not_help_is_not_asked_for);
+    RUN_TEST(test_what_a_process_has_freed_does_not_keep_it_from_borrowing);
     RUN_TEST(test_on_a_full_card_idle_memory_of_one_job_serves_another);
     RUN_TEST(test_on_a_full_card_processes_without_any_limit_lend_too);
     RUN_TEST(test_memory_of_one_card_is_not_given_back_for_another);

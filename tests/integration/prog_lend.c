@@ -51,6 +51,42 @@ static void lends_on_one_card(void)
         prog_join(pid);
 }
 
+/* Creates a handle of the first card. */
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+
+    return cuMemCreate(handle, bytes, &prop, 0);
+}
+
+/* In a job of 1 GiB with a reserve of 64 MiB: the other process has 384 MiB idle. This one takes all that is
+ * left in small pieces, so that it is measured near its limit, and frees them. It then asks for more than it
+ * had, which fits beside the two contexts. */
+static void borrows_after_frees(void)
+{
+    CUmemGenericAllocationHandle pieces[10], handle;
+    CUdeviceptr block;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, cuMemAlloc(&block, 384 * MIB));
+        MUST(0, cuMemFree(block));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(false);
+    prog_await();
+    for (int i = 0; i < 10; i++)
+        MUST(0, create(&pieces[i], 32 * MIB));
+    for (int i = 0; i < 10; i++)
+        MUST(0, cuMemRelease(pieces[i]));
+    MUST(0, create(&handle, 640 * MIB));
+    prog_signal();
+    prog_join(pid);
+}
+
 /* On a full card of 1 GiB: all that the other process has idle is in the driver's own pool. No request waits,
  * so the other must give it back with its answer. */
 static void lends_from_drivers_pool(void)
@@ -203,6 +239,7 @@ int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
         {"lends_on_one_card", lends_on_one_card},
+        {"borrows_after_frees", borrows_after_frees},
         {"lends_from_drivers_pool", lends_from_drivers_pool},
         {"second_context", second_context},
         {"captures", captures},
