@@ -4,7 +4,7 @@
 #include "interpose/pool/capture.h"
 #include "interpose/route.h"
 
-/* Returns the pool's stream for fills, made on first use. */
+/* Returns the pool's stream for fills, made on first use. The pool's context is current. */
 static CUresult own_stream(struct pool *pool, CUstream *stream)
 {
     struct route_growth growth;
@@ -25,14 +25,23 @@ static CUresult own_stream(struct pool *pool, CUstream *stream)
     return result;
 }
 
+/* Makes the pool's context current: the program's may be a green one, and a stream made there would end with
+ * it. */
 CUresult fill_block(struct pool *pool, uint64_t address, uint64_t bytes, unsigned char value)
 {
+    CUcontext context;
     CUstream stream;
-    CUresult result = own_stream(pool, &stream);
+    CUresult result = driver.cuCtxPushCurrent_v2(pool->context);
 
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = own_stream(pool, &stream);
     if (result == CUDA_SUCCESS)
         result = driver.cuMemsetD8Async(address, value, bytes, stream);
-    return result == CUDA_SUCCESS ? capture_wait_stream(stream) : result;
+    if (result == CUDA_SUCCESS)
+        result = capture_wait_stream(stream);
+    driver.cuCtxPopCurrent_v2(&context);
+    return result;
 }
 
 /* Returns the bytes to fill when a block is freed; 0 if other processes have it open or there is no such
@@ -47,13 +56,8 @@ static uint64_t freed_bytes(struct pool *pool, uint64_t address)
 bool fill_freed(struct pool *pool, uint64_t address)
 {
     const uint64_t bytes = freed_bytes(pool, address);
-    CUcontext context;
 
-    if (!bytes || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
-        return true; /* nothing has been submitted */
-    const CUresult result = fill_block(pool, address, bytes, FILL_FREED);
-    driver.cuCtxPopCurrent_v2(&context);
-    return result == CUDA_SUCCESS;
+    return !bytes || fill_block(pool, address, bytes, FILL_FREED) == CUDA_SUCCESS;
 }
 
 void fill_freed_behind(struct pool *pool, uint64_t address, CUstream stream)

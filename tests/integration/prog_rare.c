@@ -364,6 +364,24 @@ static void fill_fails(void)
     MUST(before, told_free());
 }
 
+/* With zero=on, a green context is current at the first allocation, and then ends. */
+static void filled_after_a_green_context(void)
+{
+    CUcontext partial;
+
+    begin();
+    CUgreenCtx green = prog_green();
+    MUST(0, cuCtxFromGreenCtx(&partial, green));
+    MUST(0, cuCtxPushCurrent(partial));
+    MUST(0, cuMemAlloc(&block, PIECE));
+    MUST(0, cuCtxPopCurrent(&partial));
+    MUST(0, cuGreenCtxDestroy(green));
+    prog_fill(block, 0x5a, PIECE);
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, PIECE));
+    MUST(0, prog_wrong(block, 0, PIECE));
+}
+
 /* ---- pools and arrays ---- */
 
 /* Far more host memory than a cap allows, and then memory of the card. */
@@ -443,6 +461,7 @@ int main(int argc, char **argv)
         {"idle_is_kept_from_the_impossible", idle_is_kept_from_the_impossible},
         {"freed_at_once", freed_at_once},
         {"fill_fails", fill_fails},
+        {"filled_after_a_green_context", filled_after_a_green_context},
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"not_mappings", not_mappings},
