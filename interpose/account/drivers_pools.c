@@ -16,6 +16,9 @@ struct drivers_pool {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Shared while pools of the table are asked or trimmed, whichever thread uses them; exclusive while one is
+ * destroyed. */
+static pthread_rwlock_t visits = PTHREAD_RWLOCK_INITIALIZER;
 static struct drivers_pool pools[POOLS_MAX];
 static atomic_int count; /* places in use or used before */
 
@@ -99,8 +102,21 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool)
     return now > last ? now - last : 0;
 }
 
+static void begin_visit(void)
+{
+    lock_disable_cancel();
+    pthread_rwlock_rdlock(&visits);
+}
+
+static void end_visit(void)
+{
+    pthread_rwlock_unlock(&visits);
+    lock_restore_cancel();
+}
+
 void drivers_pools_look_again(CUdevice ordinal)
 {
+    begin_visit();
     for (int i = 0; i < atomic_load(&count); i++) {
         CUmemoryPool pool = atomic_load(&pools[i].pool);
 
@@ -111,6 +127,7 @@ void drivers_pools_look_again(CUdevice ordinal)
         while (now < before && !atomic_compare_exchange_weak(&pools[i].reserved, &before, now)) {
         }
     }
+    end_visit();
 }
 
 uint64_t drivers_pools_reserved(struct drivers_pool *pool)
@@ -129,6 +146,7 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
     CUmemoryPool current = NULL;
     uint64_t sum = 0;
 
+    begin_visit();
     if (driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS && current)
         drivers_pools_find(current, ordinal);
     for (int i = 0; i < atomic_load(&count); i++) {
@@ -137,12 +155,25 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
         if (pool && pools[i].ordinal == ordinal)
             sum += visit(pool);
     }
+    end_visit();
     return sum;
+}
+
+/* Relaxes the thread's capture mode meanwhile: beside another thread's global capture the driver may refuse
+ * such a call otherwise, and end the capture. */
+static CUresult trim_relaxed(CUmemoryPool pool)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    const CUresult result = driver.cuMemPoolTrimTo(pool, 0);
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
 }
 
 static uint64_t trim(CUmemoryPool pool)
 {
-    return idle_in(pool) && driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
+    return idle_in(pool) && trim_relaxed(pool) == CUDA_SUCCESS;
 }
 
 static uint64_t give(CUmemoryPool pool)
@@ -178,11 +209,19 @@ uint64_t drivers_pools_held(CUdevice ordinal)
     return sum_over(ordinal, reserved_by) + graphs;
 }
 
-void drivers_pools_forget(CUmemoryPool pool)
+/* Takes the pool out of the table before the driver's call: right after it another pool may get its handle.
+ */
+CUresult drivers_pools_destroy(CUmemoryPool pool)
 {
-    lock_mutex_take(&lock);
+    lock_disable_cancel();
+    pthread_rwlock_wrlock(&visits);
+    pthread_mutex_lock(&lock);
     struct drivers_pool *found = pool ? find(pool) : NULL;
     if (found)
         atomic_store(&found->pool, NULL);
-    lock_mutex_release(&lock);
+    pthread_mutex_unlock(&lock);
+    const CUresult result = driver.cuMemPoolDestroy(pool);
+    pthread_rwlock_unlock(&visits);
+    lock_restore_cancel();
+    return result;
 }

@@ -163,8 +163,7 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAlloc
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    drivers_pools_forget(pool);
-    const CUresult result = driver.cuMemPoolDestroy(pool);
+    const CUresult result = route_active() ? drivers_pools_destroy(pool) : driver.cuMemPoolDestroy(pool);
     lend_freed_somewhere();
     return result;
 }

@@ -2,6 +2,8 @@
  * number of a pool is its handle; the table outlives a test, so each has pools of its own. */
 #include "interpose/account/drivers_pools.h"
 
+#include <pthread.h>
+#include <time.h>
 #include <unity.h>
 
 #define POOLS 64
@@ -22,6 +24,10 @@ static struct fake {
 } pools[POOLS];
 static uint64_t graphs[2]; /* held for graphs of each card */
 static int trims;
+static CUstreamCaptureMode mode;    /* the thread's */
+static CUmemoryPool ends_meanwhile; /* another thread destroys it during a trim; NULL: none */
+static pthread_t other;
+static atomic_bool has_begun, is_destroyed;
 
 static CUmemoryPool handle(uintptr_t number)
 {
@@ -37,9 +43,49 @@ static CUresult CUDAAPI get_attribute(CUmemoryPool pool, CUmemPool_attribute whi
     return CUDA_SUCCESS;
 }
 
+static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *exchanged)
+{
+    const CUstreamCaptureMode before = mode;
+
+    mode = *exchanged;
+    *exchanged = before;
+    return CUDA_SUCCESS;
+}
+
+/* The handle may belong to another pool at once. */
+static CUresult CUDAAPI destroy(CUmemoryPool pool)
+{
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(pool));
+    return CUDA_SUCCESS;
+}
+
+static void *destroy_it(void *unused)
+{
+    (void)unused;
+    atomic_store(&has_begun, true);
+    drivers_pools_destroy(ends_meanwhile);
+    atomic_store(&is_destroyed, true);
+    return NULL;
+}
+
+/* A thread that wrongly destroys the pool now has a moment to do so. */
+static void let_another_destroy(void)
+{
+    const struct timespec moment = {.tv_nsec = 20000000};
+
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&other, NULL, destroy_it, NULL));
+    while (!atomic_load(&has_begun))
+        nanosleep(&moment, NULL);
+    nanosleep(&moment, NULL);
+    TEST_ASSERT_FALSE(atomic_load(&is_destroyed));
+}
+
 static CUresult CUDAAPI trim_to(CUmemoryPool pool, size_t least)
 {
     TEST_ASSERT_EQUAL_size_t(0, least);
+    TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_MODE_RELAXED, mode);
+    if (ends_meanwhile)
+        let_another_destroy();
     trims++;
     struct fake *fake = &pools[(uintptr_t)pool % POOLS];
     fake->used -= fake->meanwhile;
@@ -66,6 +112,8 @@ void setUp(void)
 {
     driver_entries.cuMemPoolGetAttribute = get_attribute;
     driver_entries.cuMemPoolTrimTo = trim_to;
+    driver_entries.cuMemPoolDestroy = destroy;
+    driver_entries.cuThreadExchangeStreamCaptureMode = exchange_mode;
     driver_entries.cuDeviceGetMemPool = get_current;
     driver_entries.cuDeviceGetGraphMemAttribute = get_graphs;
     atomic_store(&driver_bound, true);
@@ -73,6 +121,8 @@ void setUp(void)
         pools[i] = (struct fake){0};
     graphs[0] = graphs[1] = 0;
     trims = 0;
+    mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    ends_meanwhile = NULL;
 }
 
 void tearDown(void) {}
@@ -89,7 +139,7 @@ static void test_growth_counts_once_and_from_when_the_pool_was_first_seen(void)
     pools[10].reserved = 20;
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
     TEST_ASSERT_EQUAL_PTR(pool, drivers_pools_find(handle(10), 0));
-    drivers_pools_forget(handle(10));
+    drivers_pools_destroy(handle(10));
 }
 
 static void test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again(void)
@@ -108,7 +158,7 @@ static void test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again(v
     pools[10].reserved = 120;
     drivers_pools_look_again(0); /* growth is left to be counted */
     TEST_ASSERT_EQUAL_UINT64(20, drivers_pools_growth(pool));
-    drivers_pools_forget(handle(10));
+    drivers_pools_destroy(handle(10));
 }
 
 static void test_sums_are_of_one_card_and_include_its_current_pool(void)
@@ -127,10 +177,11 @@ static void test_sums_are_of_one_card_and_include_its_current_pool(void)
     TEST_ASSERT_EQUAL_UINT64(200 + 1100 + 7, drivers_pools_held(1));
     TEST_ASSERT_TRUE(drivers_pools_trim(0));
     TEST_ASSERT_EQUAL_INT(2, trims);
-    TEST_ASSERT_FALSE(drivers_pools_trim(0)); /* nothing is idle now */
+    TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_MODE_GLOBAL, mode); /* as the program has it */
+    TEST_ASSERT_FALSE(drivers_pools_trim(0));                   /* nothing is idle now */
     TEST_ASSERT_EQUAL_UINT64(20 + 110, drivers_pools_idle_on(1));
     for (uintptr_t i = 10; i < 13; i++)
-        drivers_pools_forget(handle(i));
+        drivers_pools_destroy(handle(i));
 }
 
 static void test_what_a_trim_gave_back_is_told(void)
@@ -153,13 +204,24 @@ static void test_a_destroyed_pool_is_known_no_more(void)
 {
     drivers_pools_find(handle(10), 0);
     TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
-    drivers_pools_forget(handle(10));
+    drivers_pools_destroy(handle(10));
     TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(10)));
     drivers_pools_find(handle(10), 1);
     TEST_ASSERT_EQUAL_INT(1, drivers_pools_card(handle(10)));
     TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(NULL));
-    drivers_pools_forget(handle(10));
-    drivers_pools_forget(NULL);
+    drivers_pools_destroy(handle(10));
+    drivers_pools_destroy(NULL);
+}
+
+static void test_no_pool_is_destroyed_while_another_thread_trims_it(void)
+{
+    pools[10] = (struct fake){.reserved = 64, .used = 40};
+    drivers_pools_find(handle(10), 0);
+    ends_meanwhile = handle(10);
+    TEST_ASSERT_TRUE(drivers_pools_trim(0));
+    pthread_join(other, NULL);
+    TEST_ASSERT_TRUE(atomic_load(&is_destroyed));
+    TEST_ASSERT_EQUAL_INT(1, trims);
 }
 
 /* The table has 1024 places. */
@@ -169,14 +231,14 @@ static void test_places_of_destroyed_pools_are_used_again(void)
 
     for (uintptr_t i = 10; i < 5000; i++) {
         TEST_ASSERT_NOT_NULL(drivers_pools_find(handle(i), 0));
-        drivers_pools_forget(handle(i));
+        drivers_pools_destroy(handle(i));
     }
     while (drivers_pools_find(handle(10 + many), 0))
         many++;
     TEST_ASSERT_GREATER_OR_EQUAL_UINT(1020, many);
     for (uintptr_t i = 0; i < many; i++) {
         TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10 + i)));
-        drivers_pools_forget(handle(10 + i));
+        drivers_pools_destroy(handle(10 + i));
     }
 }
 
@@ -189,6 +251,7 @@ int main(void)
     RUN_TEST(test_what_a_trim_gave_back_is_told);
     RUN_TEST(test_no_more_than_was_idle_counts_as_given);
     RUN_TEST(test_a_destroyed_pool_is_known_no_more);
+    RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);
     RUN_TEST(test_places_of_destroyed_pools_are_used_again);
     return UNITY_END();
 }
