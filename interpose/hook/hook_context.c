@@ -255,12 +255,24 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
     return primary_drop(primary, result);
 }
 
+/* Returns the green context in which streams may be capturing, or NULL. */
+static CUcontext capturing_green(CUgreenCtx green)
+{
+    CUcontext context;
+
+    return capture_any() && driver.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS ? context : NULL;
+}
+
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     const CUdevice ordinal = route_active() ? card_of_green(green) : -1;
+    CUcontext captured = capturing_green(green);
     struct primary *primary = ordinal < 0 ? NULL : primary_release_begin(ordinal);
     const CUresult result = driver.cuGreenCtxDestroy(green);
 
+    /* The other answer means that it had ended with its primary context. */
+    if (captured && (result == CUDA_SUCCESS || result == CUDA_ERROR_CONTEXT_IS_DESTROYED))
+        capture_context_end(captured);
     pools_forget_green();
     return primary ? primary_release_end(primary, result, ordinal) : result;
 }

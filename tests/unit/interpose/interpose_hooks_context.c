@@ -45,7 +45,7 @@ static struct {
     int calls, begins, ends, made, failed, end_begins, end_aborts, ended, undone, forgotten;
     uint64_t grow, stack;
     CUdevice ordinal;
-    CUcontext context;
+    CUcontext context, captured;
     int waits, wait_ends, distrusts, retains;
     bool waited_well;
     int wrong; /* a call that should not be: no assertion may end a test while a hook holds its lock */
@@ -164,6 +164,11 @@ void pools_forget_green(void)
 bool capture_any(void)
 {
     return fake.captures;
+}
+
+void capture_context_end(CUcontext context)
+{
+    got.captured = context;
 }
 
 _Thread_local uintptr_t streams_last, streams_thread;
@@ -599,6 +604,28 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_PERMITTED, cuGreenCtxCreate(&green, NULL, CARD, 0));
 }
 
+static void test_captures_of_a_green_context_end_with_it(void)
+{
+    fake.captures = true;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGreenCtxDestroy(GREEN));
+    TEST_ASSERT_EQUAL_PTR(FIRST, got.captured);
+    begin();
+    got.captured = NULL;
+    fake.result = CUDA_ERROR_INVALID_CONTEXT;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CONTEXT, cuGreenCtxDestroy(GREEN));
+    TEST_ASSERT_NULL(got.captured);
+    begin();
+    fake.result = CUDA_ERROR_CONTEXT_IS_DESTROYED; /* by a reset of its primary context */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGreenCtxDestroy(GREEN));
+    TEST_ASSERT_EQUAL_PTR(FIRST, got.captured);
+    begin();
+    got.captured = NULL;
+    fake.captures = false;
+    fake.result = CUDA_SUCCESS;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGreenCtxDestroy(GREEN));
+    TEST_ASSERT_NULL(got.captured);
+}
+
 /* ---- growth ---- */
 
 static void test_the_limits_of_a_context_are_asked_for(void)
@@ -682,6 +709,7 @@ int main(void)
     RUN_TEST(test_a_reset_ends_the_context_unless_the_driver_refuses);
     RUN_TEST(test_a_green_context_makes_and_holds_its_primary);
     RUN_TEST(test_a_green_context_that_fails_or_does_not_fit_leaves_nothing);
+    RUN_TEST(test_captures_of_a_green_context_end_with_it);
     RUN_TEST(test_the_limits_of_a_context_are_asked_for);
     RUN_TEST(test_a_launch_asks_for_the_stack_of_its_kernel);
     RUN_TEST(test_kernels_that_may_overlap_end_the_order_of_streams);
