@@ -382,6 +382,23 @@ static void filled_after_a_green_context(void)
     MUST(0, prog_wrong(block, 0, PIECE));
 }
 
+/* Memory that was taken while a green context was current ends with the primary context behind it. */
+static void taken_in_a_green_context(void)
+{
+    CUcontext partial;
+
+    for (int i = 0; i < 6; i++) {
+        prog_context(0);
+        CUgreenCtx green = prog_green();
+        MUST(0, cuCtxFromGreenCtx(&partial, green));
+        MUST(0, cuCtxPushCurrent(partial));
+        MUST(0, cuMemAllocManaged(&block, 256 * MIB, CU_MEM_ATTACH_GLOBAL));
+        MUST(0, cuCtxPopCurrent(&partial));
+        MUST(0, cuGreenCtxDestroy(green));
+        MUST(0, cuDevicePrimaryCtxReset(0));
+    }
+}
+
 /* ---- pools and arrays ---- */
 
 /* Far more host memory than a cap allows, and then memory of the card. */
@@ -462,6 +479,7 @@ int main(int argc, char **argv)
         {"freed_at_once", freed_at_once},
         {"fill_fails", fill_fails},
         {"filled_after_a_green_context", filled_after_a_green_context},
+        {"taken_in_a_green_context", taken_in_a_green_context},
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"not_mappings", not_mappings},

@@ -93,6 +93,13 @@ static void test_blocks_are_filled_after_the_end_of_a_green_context(void)
     run_with("filled_after_a_green_context", DEFERRED, CAP, "GPUCAP_ZERO", "on");
 }
 
+static void test_memory_taken_in_a_green_context_leaves_the_account_with_the_primary_one(void)
+{
+    run("taken_in_a_green_context", NATIVE);
+    run("taken_in_a_green_context", STRICT);
+    run("taken_in_a_green_context", DEFERRED);
+}
+
 static void test_memory_released_while_it_is_mapped_stays_in_the_account(void)
 {
     every_way("mapped_then_released");
@@ -146,6 +153,7 @@ int main(void)
     RUN_TEST(test_without_decay_memory_goes_back_with_each_free);
     RUN_TEST(test_a_block_that_could_not_be_filled_is_freed);
     RUN_TEST(test_blocks_are_filled_after_the_end_of_a_green_context);
+    RUN_TEST(test_memory_taken_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_a_block_is_no_mapping);
     RUN_TEST(test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs);
     RUN_TEST(test_pools_of_host_memory_count_on_no_card);
