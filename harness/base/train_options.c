@@ -56,12 +56,13 @@ static bool parse_size(const struct option_entry *entry, const char *text, uint6
     return true;
 }
 
+/* strtod alone would accept "nan" and "0x10". */
 static bool parse_real(const struct option_entry *entry, const char *text, double *out)
 {
     char *end;
     double value;
 
-    if (!isdigit((unsigned char)text[0]) && text[0] != '.')
+    if ((!isdigit((unsigned char)text[0]) && text[0] != '.') || strpbrk(text, "xX"))
         return false;
     value = strtod(text, &end);
     if (*end || !isfinite(value) || value < entry->min || value > entry->max)

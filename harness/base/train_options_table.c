@@ -17,7 +17,7 @@ const struct option_entry train_options_table[] = {
     {"vocabulary", OPTION_COUNT, AT(vocabulary), "N", NULL, 2, 1 << 20, "gpt: number of different tokens"},
     {"image", OPTION_COUNT, AT(image), "N", NULL, 1, 4096,
      "height and width of the pictures that the model sees"},
-    {"classes", OPTION_COUNT, AT(classes), "N", NULL, 2, 1 << 20, "classes of synthetic data"},
+    {"classes", OPTION_COUNT, AT(classes), "N", NULL, 2, 1 << 16, "classes of synthetic data"},
     {"dropout", OPTION_REAL, AT(dropout), "R", "0", 0, 0.95, "gpt: share of activations dropped in training"},
 
     {"steps", OPTION_COUNT, AT(steps), "N", "100", 0, 1e9,

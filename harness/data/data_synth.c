@@ -198,7 +198,7 @@ static enum status make_centres(struct synth *source, const struct data_config *
     enum status status;
 
     if (features > MAX_FEATURES)
-        return status_fail(STATUS_FAILED, "--image=%zu: at most %d floats a sample are supported", side,
+        return status_fail(STATUS_USAGE, "--image=%zu: at most %d floats a sample are supported", side,
                            MAX_FEATURES);
     spec->h = 1;
     spec->w = 1;
@@ -228,8 +228,9 @@ enum status data_open_synth(struct dataset **out, const struct data_config *conf
     source->dataset.spec.count[DATA_TRAIN] = config->samples ? config->samples : DEFAULT_SAMPLES;
     source->dataset.spec.count[DATA_VALIDATION] = source->dataset.spec.count[DATA_TRAIN] / VALIDATION_PART;
     if (source->classes > MAX_CLASSES)
-        status = status_fail(STATUS_FAILED, "--classes=%d: at most %d are supported", source->classes,
-                             MAX_CLASSES);
+        status =
+            status_fail(STATUS_USAGE, "--%s=%d: synthetic data has at most %d",
+                        config->kind == DATA_TOKENS ? "vocabulary" : "classes", source->classes, MAX_CLASSES);
     else if (config->kind == DATA_TOKENS)
         status = make_tokens(source, config);
     else if (config->kind == DATA_FLOATS)

@@ -128,13 +128,12 @@ static int find_class(const struct listing *listing, const char *name)
     return -1;
 }
 
-/* The label of a class: known's, or the next one. */
-static enum status label_of(struct listing *listing, const char *dir, const char *name,
-                            const struct listing *known, int32_t *label)
+/* Enters a class that has images. */
+static enum status add_class(struct listing *listing, const char *dir, const char *name,
+                             const struct listing *known)
 {
     if (known) {
-        *label = find_class(known, name);
-        if (*label < 0)
+        if (find_class(known, name) < 0)
             return status_fail(STATUS_FAILED, "%s/%s: no class of this name among the training images", dir,
                                name);
         return STATUS_OK;
@@ -142,7 +141,6 @@ static enum status label_of(struct listing *listing, const char *dir, const char
     if (listing->classes >= LISTING_MAX_CLASSES)
         return status_fail(STATUS_FAILED, "%s: more than %d classes are not supported", dir,
                            LISTING_MAX_CLASSES);
-    *label = listing->classes;
     listing->class_name[listing->classes] = strdup(name);
     if (!listing->class_name[listing->classes])
         return status_fail(STATUS_NO_MEMORY, "no host memory for the name of a class");
@@ -159,13 +157,14 @@ static enum status add_classes(struct listing *listing, const char *dir, struct 
     if (!listing->class_name)
         return status_fail(STATUS_NO_MEMORY, "no host memory for the names of classes");
     for (int i = 0; i < count && !status; i++) {
-        int32_t label = 0;
+        const char *name = entries[i]->d_name;
+        size_t before = listing->count;
 
-        if (!is_folder(dir, entries[i]->d_name))
+        if (!is_folder(dir, name))
             continue;
-        status = label_of(listing, dir, entries[i]->d_name, known, &label);
-        if (!status)
-            status = add_folder(listing, dir, entries[i]->d_name, label);
+        status = add_folder(listing, dir, name, known ? find_class(known, name) : listing->classes);
+        if (!status && listing->count > before)
+            status = add_class(listing, dir, name, known);
     }
     return status;
 }

@@ -162,6 +162,12 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
         !trainer->shard)
         fprintf(stderr, "%s is at step %llu: nothing is left to train for --steps=%llu\n", options->resume,
                 (unsigned long long)trainer->step, (unsigned long long)options->steps);
+    if (!status && options->validate_every && !dataset_spec(trainer->dataset)->count[DATA_VALIDATION] &&
+        !options->quiet && !trainer->shard)
+        fprintf(stderr,
+                "note: --validate-every=%llu has no effect here: no sample is left for validation "
+                "(see --validation and --samples)\n",
+                (unsigned long long)options->validate_every);
     if (!status)
         status = trainer_run(trainer);
     if (status == STATUS_NO_MEMORY && !trainer->validating && !options->find_batch && !options->auto_accum)

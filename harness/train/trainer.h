@@ -80,7 +80,7 @@ struct trainer {
     float loss_first, loss_last;
     double val_best;            /* the lowest finite loss of any validation, 0 before the first */
     uint64_t first_step;        /* of this run */
-    uint64_t saved_step;        /* of the newest checkpoint; UINT64_MAX: none of this run */
+    uint64_t saved_step;        /* of what FILE holds; UINT64_MAX: not known */
     bool unsaved, best_unsaved; /* the last try to write FILE, or FILE.best, has failed */
     uint64_t missed;            /* the step whose validation a signal interrupted; 0: none */
     struct progress progress;

@@ -186,15 +186,20 @@ static void log_start(const struct trainer *trainer)
 
 void trainer_begin(struct trainer *trainer)
 {
+    const struct train_options *options = &trainer->options;
+
     trainer->reported = trainer_now();
     trainer->first_step = trainer->step;
     trainer->mark = NULL;
     /* Not timed: the first steps, which choose algorithms, and those before the graphs are captured. */
-    trainer->timed_from = trainer->step + (trainer->options.graph ? 2 * INPUT_SETS : 1);
-    progress_open(&trainer->progress, trainer->options.quiet || trainer->shard || trainer->trial,
-                  trainer->shares_terminal, trainer->options.report_every);
+    trainer->timed_from = trainer->step + (options->graph ? 2 * INPUT_SETS : 1);
+    progress_open(&trainer->progress, options->quiet || trainer->shard || trainer->trial,
+                  trainer->shares_terminal, options->report_every);
     log_start(trainer);
-    trainer->saved_step = UINT64_MAX;
+    /* A run that goes on from the file that it saves to has that one. */
+    trainer->saved_step = options->save && options->resume && !strcmp(options->save, options->resume)
+                              ? trainer->step
+                              : UINT64_MAX;
     trainer->checked_step = trainer->good_step = trainer->step;
 }
 

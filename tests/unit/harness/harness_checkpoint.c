@@ -403,6 +403,20 @@ static void test_the_last_validation_counts_after_a_resume(void)
     TEST_ASSERT_TRUE(same_file(".best", "best"));
 }
 
+/* A run that only validates knows of it too: a signal may have interrupted the last validation. */
+static void test_a_validation_after_a_resume_counts_after_the_next(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=20", save);
+    train_went_well();
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=20", "--save-best", save, resume);
+    train_went_well();
+    copy_file("best");
+    TEST_ASSERT_TRUE(same_file(".best", "best"));
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=22", "--save-best", "--rate=3", save, resume);
+    train_went_well();
+    TEST_ASSERT_TRUE(same_file(".best", "best"));
+}
+
 static void test_a_finished_run_is_copied_to_another_file(void)
 {
     char other[TRAIN_OPTION + 8];
@@ -487,6 +501,7 @@ int main(void)
     RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
     RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
     RUN_TEST(test_the_last_validation_counts_after_a_resume);
+    RUN_TEST(test_a_validation_after_a_resume_counts_after_the_next);
     RUN_TEST(test_a_finished_run_is_copied_to_another_file);
     RUN_TEST(test_another_seed_is_refused);
     RUN_TEST(test_a_resumed_run_captures_its_graph_as_late_as_a_new_one);

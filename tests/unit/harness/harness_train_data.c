@@ -158,6 +158,10 @@ static void test_bad_data_is_named_before_anything_runs(void)
     assert_refused("missing: No such file or directory");
     TRAIN("1x256M", data, "--steps=1");
     assert_refused("no image files");
+    files_write_picture(folder, "some/0.png", 8, 8, 1, 2, 3);
+    files_write(folder, "none/notes.txt", "x", 1);
+    TRAIN("1x256M", data, "--model=cnn", "--image=16", "--steps=1");
+    assert_refused("at least two folders with images in each");
     files_write_cifar(folder, 2);
     TEST_ASSERT_EQUAL_INT(0, truncate(files_path(path, folder, "data_batch_4.bin"), 5000));
     TRAIN("1x256M", data, "--steps=1");
@@ -186,6 +190,8 @@ static void test_no_share_for_validation_means_no_validation(void)
     train_went_well();
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.out, "val_loss"), train_said.out);
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "validation loss"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --validate-every=1 has no effect"),
+                                 train_said.err);
     memset(text, 'a', sizeof(text));
     files_write(folder, "text", text, sizeof(text));
     snprintf(path, sizeof(path), "--data=%s/text", folder);

@@ -74,6 +74,8 @@ static void test_bad_values_are_refused(void)
         "--rate=inf",
         "--rate=-1",
         "--rate=0.1x",
+        "--rate=0x1",
+        "--classes=65537",
         "--fraction=0",
         "--fraction=1.01",
         "--alloc=",
