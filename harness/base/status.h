@@ -12,7 +12,7 @@ enum status {
     STATUS_USAGE = 2,      /* a bad option, or options that exclude each other */
     STATUS_NO_MEMORY = 3,  /* out of device memory or of host memory */
     STATUS_NOT_FINITE = 4, /* a loss or gradient is infinite or not a number, and --on-nan=stop */
-    STATUS_STOPPED = 5,    /* SIGTERM or SIGINT ended the training, after a checkpoint */
+    STATUS_STOPPED = 5,    /* a signal ended the training (stop.h), after a checkpoint */
     STATUS_UNSAVED = 6,    /* the last checkpoint could not be written */
 };
 

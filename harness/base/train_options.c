@@ -226,7 +226,7 @@ static const char description[] =
     "Prints progress on stderr and one line of key=value results on stdout.\n";
 static const char exit_status[] = "0 done, 1 bad data or device or a failure, 2 bad option, 3 out of "
                                   "memory, 4 a loss or gradient is not finite (--on-nan), 5 ended by "
-                                  "SIGTERM or SIGINT after a checkpoint (--save), 6 the last "
+                                  "SIGTERM, SIGINT or SIGHUP after a checkpoint (--save), 6 the last "
                                   "checkpoint could not be written.\n";
 
 void train_options_print_help(FILE *out)

@@ -60,7 +60,7 @@ const struct option_entry train_options_table[] = {
      "samples per batch of a validation; 0 is as --batch"},
 
     {"save", OPTION_TEXT, AT(save), "FILE", NULL, 0, 0,
-     "checkpoint to write, at the end, every so often, and on SIGTERM and SIGINT"},
+     "checkpoint to write, at the end, every so often, and on SIGTERM, SIGINT and SIGHUP"},
     {"save-every", OPTION_COUNT, AT(save_every), "N", "0", 0, 1e9, "steps between checkpoints; 0 is none"},
     {"keep", OPTION_COUNT, AT(keep), "N", "1", 1, 1000,
      "checkpoints to keep: FILE is the newest, FILE.1 the one before, and so on"},

@@ -132,6 +132,21 @@ static enum status write_kind(struct trainer *trainer, struct checkpoint_file *f
     return status;
 }
 
+/* Returns true if there is a file with something else in it. */
+static bool holds_other(const char *path)
+{
+    struct checkpoint_file file = {.path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+    char start[sizeof(((struct checkpoint_header *)NULL)->magic)];
+    struct stat info;
+    bool other = file.fd >= 0 && !fstat(file.fd, &info) && info.st_size > 0 &&
+                 (!checkpoint_file_read(&file, start, sizeof(start)) ||
+                  memcmp(start, CHECKPOINT_MAGIC, sizeof(start)) != 0);
+
+    if (file.fd >= 0)
+        close(file.fd);
+    return other;
+}
+
 enum status checkpoint_can_save(const char *path)
 {
     struct checkpoint_file file = {.path = path};
@@ -141,6 +156,9 @@ enum status checkpoint_can_save(const char *path)
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return status_fail(STATUS_FAILED,
                            "--save=%s: it exists and is not a regular file, so it is not replaced", path);
+    if (holds_other(path))
+        return status_fail(STATUS_FAILED, "--save=%s: it exists and is no checkpoint, so it is not replaced",
+                           path);
     /* Permissions alone do not tell: root has all of them, also where nothing can be created. */
     file.fd = checkpoint_place_create(path, temporary);
     if (file.fd < 0)

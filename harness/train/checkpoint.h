@@ -12,7 +12,7 @@
 struct trainer;
 
 /* Checks before the training that `path` can be written later: its folder is writable, and `path` is not
- * something that a rename must not replace, such as a device. */
+ * something that a rename must not replace, such as a device or a file of another kind. */
 enum status checkpoint_can_save(const char *path);
 
 /* `keep`: how many checkpoints to keep at `path`; the older ones are path.1, path.2, and so on. Returns

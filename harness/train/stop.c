@@ -15,6 +15,8 @@ static void ask(int number)
     atomic_store(&asked, number);
     sigaction(SIGINT, &plain, NULL);
     sigaction(SIGTERM, &plain, NULL);
+    plain.sa_handler = SIG_IGN;
+    sigaction(SIGHUP, &plain, NULL);
 }
 
 static void watch(int number)
@@ -25,6 +27,7 @@ static void watch(int number)
     /* The second waits for the handler of the first, and then finds the default. */
     sigaddset(&ours.sa_mask, SIGINT);
     sigaddset(&ours.sa_mask, SIGTERM);
+    sigaddset(&ours.sa_mask, SIGHUP);
     if (sigaction(number, NULL, &old) == 0 && old.sa_handler == SIG_IGN)
         return;
     sigaction(number, &ours, NULL);
@@ -34,9 +37,17 @@ void stop_watch(void)
 {
     watch(SIGINT);
     watch(SIGTERM);
+    watch(SIGHUP);
 }
 
 int stop_signal(void)
 {
     return atomic_load(&asked);
+}
+
+const char *stop_name(void)
+{
+    int number = stop_signal();
+
+    return number == SIGINT ? "SIGINT" : number == SIGHUP ? "SIGHUP" : "SIGTERM";
 }

@@ -89,6 +89,32 @@ static enum status check_options(const struct train_options *options)
     return STATUS_OK;
 }
 
+/* Refuses a path that would be written twice, or that is also read. A run may go on in place. */
+static enum status check_paths(const struct train_options *options)
+{
+    enum { SAVE, SAVE_WEIGHTS, PROFILE, LOG, WRITTEN, DATA = WRITTEN, RESUME, LOAD_WEIGHTS, ALL };
+    const struct {
+        const char *name, *path;
+    } file[ALL] = {[SAVE] = {"save", options->save},
+                   [SAVE_WEIGHTS] = {"save-weights", options->save_weights},
+                   [PROFILE] = {"profile", options->profile},
+                   [LOG] = {"log", options->log},
+                   [DATA] = {"data", options->data},
+                   [RESUME] = {"resume", options->resume},
+                   [LOAD_WEIGHTS] = {"load-weights", options->load_weights}};
+
+    for (int i = 0; i < WRITTEN; i++) {
+        for (int j = i + 1; j < ALL; j++) {
+            bool in_place = (i == SAVE && j == RESUME) || (i == SAVE_WEIGHTS && j == LOAD_WEIGHTS);
+
+            if (!in_place && file[i].path && file[j].path && !strcmp(file[i].path, file[j].path))
+                return status_fail(STATUS_USAGE, "--%s and --%s name the same file: %s", file[i].name,
+                                   file[j].name, file[i].path);
+        }
+    }
+    return STATUS_OK;
+}
+
 /* Sets *trained if the training itself has finished. */
 static enum status run_with_batch(const struct train_options *options, struct cuda_device *device,
                                   struct supply *supply, bool *trained)
@@ -149,6 +175,8 @@ enum status train_run(const struct train_options *options)
     enum status status = check_options(options);
     enum status logged;
 
+    if (!status)
+        status = check_paths(options);
     if (!status && options->save)
         status = checkpoint_can_save(options->save);
     if (!status && options->save_weights)

@@ -35,7 +35,9 @@ int main(int argc, char **argv)
         (options.help ? train_options_print_help : train_options_print_manual)(stdout);
         return fflush(stdout) ? STATUS_FAILED : STATUS_OK;
     }
-    /* At the file size limit a write then fails with a message, instead of a signal killing the process. */
+    /* At the file size limit, or when nobody reads what is printed, a write then fails, instead of a signal
+     * killing the process. */
     signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     return train_run(&options);
 }

@@ -2,7 +2,6 @@
 #include "harness/train/trainer.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,8 +126,7 @@ static enum status stop(struct trainer *trainer)
         return status;
     return status_fail(
         trainer->unsaved ? STATUS_UNSAVED : STATUS_STOPPED, "ended by %s at step %llu of %llu%s%s",
-        stop_signal() == SIGINT ? "SIGINT" : "SIGTERM", (unsigned long long)trainer->step,
-        (unsigned long long)options->steps,
+        stop_name(), (unsigned long long)trainer->step, (unsigned long long)options->steps,
         trainer->unsaved ? ", which could not be saved to " : "; go on with --resume=", options->save);
 }
 

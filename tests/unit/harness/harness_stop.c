@@ -159,9 +159,9 @@ static void run_and_signal(const char *signals, const char *cards, const char *o
     train_shell(cards, line, 0);
 }
 
-static void test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own(void)
+static void test_signals_save_and_end_with_a_status_of_their_own(void)
 {
-    static const char *const names[] = {"TERM", "INT", "TERM"}; /* the last: replicas */
+    static const char *const names[] = {"HUP", "INT", "TERM"}; /* the last: replicas */
     char text[64];
     unsigned long long step;
 
@@ -235,7 +235,7 @@ int main(void)
     RUN_TEST(test_bad_updates_are_left_out_or_made_where_that_is_asked_for);
     RUN_TEST(test_a_training_that_skips_every_update_ends);
     RUN_TEST(test_updates_that_were_skipped_do_not_stop_a_run_that_resumes);
-    RUN_TEST(test_sigterm_and_sigint_save_and_end_with_a_status_of_their_own);
+    RUN_TEST(test_signals_save_and_end_with_a_status_of_their_own);
 #ifndef __SANITIZE_THREAD__ /* which delivers signals later, both before the handler */
     RUN_TEST(test_a_second_signal_ends_it_at_once);
 #endif

@@ -164,6 +164,10 @@ static void test_options_that_contradict_each_other_are_refused(void)
     TRAIN("2x256M", "--replicas=all", "--device=1");
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "CUDA_VISIBLE_DEVICES"), train_said.err);
+    TRAIN("1x256M", "--save=run", "--log=run");
+    TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--save and --log name the same file: run"),
+                                 train_said.err);
 }
 
 /* A training that ignores what it was told looks like one that follows it. */
@@ -319,12 +323,22 @@ static void test_idx_files_are_learned(void)
 
 static void test_a_closed_stream_costs_what_is_said_and_no_more(void)
 {
-    char loss[32];
+    const char *folder;
+    char loss[32], line[2048];
 
     TRAIN("1x256M", "--hidden=16", "--steps=3");
     train_went_well();
     strcpy(loss, train_field("val_loss"));
     train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 2>&-", 0);
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING(loss, train_field("val_loss"));
+    /* A pipe that nobody reads. */
+    folder = train_make_folder();
+    snprintf(line, sizeof(line),
+             "mkfifo %s/pipe; exec 3<>%s/pipe 4>%s/pipe 3<&-; exec \"$TRAIN\" --hidden=16 --steps=3 2>&4",
+             folder, folder, folder);
+    train_shell("1x256M", line, 0);
+    train_remove_folder(folder);
     train_went_well();
     TEST_ASSERT_EQUAL_STRING(loss, train_field("val_loss"));
     train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 >&-", 0);
