@@ -49,7 +49,7 @@ static void fit_scale(const struct train_options *options, uint8_t scalars[CHECK
     memcpy(&saved, scalars, sizeof(saved));
     if (options->precision != PRECISION_FP16)
         set_scale(scalars, 1.0f);
-    else if (saved.scale <= 0.0f)
+    else if (!(saved.scale > 0.0f && isfinite(saved.scale)))
         set_scale(scalars, (float)options->loss_scale);
 }
 

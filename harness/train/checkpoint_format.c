@@ -5,6 +5,7 @@
 
 static const uint64_t sum_start = 0x243f6a8885a308d3u; /* digits of pi */
 static const uint64_t sum_odd = 0x9e3779b97f4a7c15u;
+static const uint64_t most_steps = UINT64_MAX / 4; /* far from where sums with it would wrap */
 enum { WORD = 8 };
 
 static void add_word(struct checkpoint_sum *sum, const uint8_t *bytes)
@@ -49,6 +50,16 @@ uint64_t checkpoint_sum_close(struct checkpoint_sum *sum)
     return sum->state ^ count;
 }
 
+/* It is printed, and may come from anywhere: no character that steers a terminal. */
+static bool is_plain(const char *name, size_t size)
+{
+    for (; size > 0 && *name; name++, size--) {
+        if (*name < ' ' || *name > '~')
+            return false;
+    }
+    return size > 0;
+}
+
 const char *checkpoint_check_header(const struct checkpoint_header *header, uint64_t file_bytes)
 {
     uint64_t table = (uint64_t)header->param_count * sizeof(struct checkpoint_entry);
@@ -59,8 +70,10 @@ const char *checkpoint_check_header(const struct checkpoint_header *header, uint
         return "it was written by another version of train";
     if (header->file_bytes != file_bytes)
         return file_bytes < header->file_bytes ? "it is truncated" : "it has bytes behind its end";
-    if (!memchr(header->name, '\0', sizeof(header->name)))
-        return "its header is damaged (the model's name has no end)";
+    if (!is_plain(header->name, sizeof(header->name)))
+        return "its header is damaged (the model's name)";
+    if (header->step > most_steps || header->micro > most_steps)
+        return "its header is damaged (number of steps)";
     if (header->param_count == 0 || header->param_count > CHECKPOINT_MAX_PARAMS)
         return "its header is damaged (number of parameters)";
     if (sizeof(*header) + table > file_bytes)

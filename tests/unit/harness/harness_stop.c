@@ -109,25 +109,21 @@ static void test_a_training_that_skips_every_update_ends(void)
     ends_with(TRAIN_NOT_FINITE, "no update since step ");
 }
 
-/* Writes into the checkpoint that an update before was bad, as --on-nan=skip leaves it. */
-static void note_a_bad_step(void)
+/* Changes the header of the checkpoint, and its sum with it. */
+static void patch(void (*change)(struct checkpoint_header *header))
 {
     enum { MOST = 1 << 20 };
     static unsigned char bytes[MOST];
     const size_t unsummed = offsetof(struct checkpoint_header, version);
     struct checkpoint_header *header = (struct checkpoint_header *)bytes;
     struct checkpoint_sum sum;
-    struct ops_scalars scalars;
     FILE *file = fopen(path, "r+");
     size_t count;
 
     TEST_ASSERT_NOT_NULL(file);
     count = fread(bytes, 1, MOST, file);
     TEST_ASSERT_TRUE(count > sizeof(*header) && count < MOST);
-    memcpy(&scalars, header->scalars, sizeof(scalars));
-    TEST_ASSERT_EQUAL_UINT64(5, scalars.step);
-    scalars.bad_step = 3;
-    memcpy(header->scalars, &scalars, sizeof(scalars));
+    change(header);
     checkpoint_sum_open(&sum);
     checkpoint_sum_add(&sum, bytes + unsummed, count - unsummed);
     header->checksum = checkpoint_sum_close(&sum);
@@ -136,13 +132,51 @@ static void note_a_bad_step(void)
     fclose(file);
 }
 
+/* An update before was bad, as --on-nan=skip leaves it; and a loss scale with which none is ever done. */
+static void note_a_bad_step(struct checkpoint_header *header)
+{
+    struct ops_scalars scalars;
+
+    memcpy(&scalars, header->scalars, sizeof(scalars));
+    TEST_ASSERT_EQUAL_UINT64(5, scalars.step);
+    scalars.bad_step = 3;
+    scalars.scale = INFINITY;
+    memcpy(header->scalars, &scalars, sizeof(scalars));
+}
+
+static void wrap_steps(struct checkpoint_header *header)
+{
+    header->step = UINT64_MAX;
+}
+
+static void steer_terminal(struct checkpoint_header *header)
+{
+    header->step = 5;
+    header->name[0] = '\033';
+}
+
 static void test_updates_that_were_skipped_do_not_stop_a_run_that_resumes(void)
 {
     TRAIN("1x256M", "--hidden=16", "--steps=5", "--quiet", "--val-batches=1", save);
     train_went_well();
-    note_a_bad_step();
+    patch(note_a_bad_step);
     TRAIN("1x256M", "--hidden=16", "--steps=7", "--quiet", "--val-batches=1", resume);
     train_went_well();
+    TRAIN("1x256M", "--hidden=16", "--steps=7", "--quiet", "--val-batches=1", "--precision=fp16", resume);
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("0", train_field("skipped"));
+}
+
+static void test_a_header_that_cannot_be_is_refused(void)
+{
+    TRAIN("1x256M", "--hidden=16", "--steps=5", "--quiet", "--val-batches=1", save);
+    train_went_well();
+    patch(wrap_steps);
+    TRAIN("1x256M", "--hidden=16", "--steps=7", "--quiet", resume);
+    ends_with(TRAIN_FAILED, "its header is damaged (number of steps)");
+    patch(steer_terminal);
+    TRAIN("1x256M", "--hidden=16", "--steps=7", "--quiet", resume);
+    ends_with(TRAIN_FAILED, "its header is damaged (the model's name)");
 }
 
 /* Starts a long training on these cards, sends it signals once it has begun to save, and stores its status in
@@ -235,6 +269,7 @@ int main(void)
     RUN_TEST(test_bad_updates_are_left_out_or_made_where_that_is_asked_for);
     RUN_TEST(test_a_training_that_skips_every_update_ends);
     RUN_TEST(test_updates_that_were_skipped_do_not_stop_a_run_that_resumes);
+    RUN_TEST(test_a_header_that_cannot_be_is_refused);
     RUN_TEST(test_signals_save_and_end_with_a_status_of_their_own);
 #ifndef __SANITIZE_THREAD__ /* which delivers signals later, both before the handler */
     RUN_TEST(test_a_second_signal_ends_it_at_once);
