@@ -54,4 +54,7 @@ void option_notes_print(const struct train_options *options, FILE *out)
             fprintf(out, "note: --%s=%s has no effect here: it needs %s\n", rows[i].name, texts[0],
                     rows[i].needs);
     }
+    if (options->steps && options->warmup >= options->steps)
+        fprintf(out, "note: --warmup=%llu is not over before --steps=%llu: the rate only grows\n",
+                (unsigned long long)options->warmup, (unsigned long long)options->steps);
 }

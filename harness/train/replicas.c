@@ -4,6 +4,7 @@
  * communicators, so that none waits for it. Owns the job's lock. */
 #include "harness/train/replicas.h"
 
+#include <ctype.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -393,7 +394,7 @@ static enum status count_replicas(const struct train_options *options, int *coun
     *one_card = strcmp(options->replicas, "all") != 0;
     if (!*one_card)
         return cuda_device_status(cudaGetDeviceCount(count), "looking for CUDA devices");
-    if (end == options->replicas || *end || number < 1 || number > OPS_PARTS)
+    if (!isdigit((unsigned char)options->replicas[0]) || *end || number < 1 || number > OPS_PARTS)
         return status_fail(STATUS_USAGE, "--replicas=%s: expected a number from 1 to %d, all, or mpi",
                            options->replicas, OPS_PARTS);
     *count = (int)number;

@@ -26,6 +26,7 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
     result->format = dataset_format_name(trainer->dataset);
     result->decoder = trainer->input.decoder;
     result->decoded = trainer->input.decoded;
+    result->run_steps = steps;
     result->data_wait_ms = steps ? 1e3 * stats.wait_seconds / (double)steps : 0.0;
     result->options = trainer->options;
     result->options.steps = trainer->step; /* a checkpoint may be further than --steps */
@@ -47,33 +48,36 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
         result->skipped = scalars.skipped;
 }
 
-/* For people, on a terminal: what a run comes to. */
-static void print_summary(const struct session_result *result, double seconds)
+void session_print_summary(FILE *out, const struct session_result *result, double seconds)
 {
-    const double gib = 1024.0 * 1024.0 * 1024.0, tera = 1e12;
+    const double tera = 1e12;
     double peak = card_peak(result->device, (enum precision)result->options.precision);
+    bool large = result->peak_bytes >= (size_t)1 << 30;
+    double unit = ldexp(1.0, large ? 30 : 20);
+    const char *name = large ? "GiB" : "MiB";
 
-    fprintf(stderr, "\n  time        %.1f s, %llu steps\n", seconds,
-            (unsigned long long)result->options.steps);
-    fprintf(stderr, "  speed       %.2f ms a step, %.0f samples/s, %.2f ms a step waiting for data\n",
-            result->step_ms, result->samples_per_s, result->data_wait_ms);
+    fprintf(out, "\n  time        %.1f s, %llu steps\n", seconds, (unsigned long long)result->run_steps);
+    if (result->run_steps)
+        fprintf(out, "  speed       %.2f ms a step, %.0f samples/s, %.2f ms a step waiting for data\n",
+                result->step_ms, result->samples_per_s, result->data_wait_ms);
     if (result->flops_per_s > 0.0)
-        fprintf(stderr, "              %.1f TFLOP/s", result->flops_per_s / tera);
+        fprintf(out, "              %.1f TFLOP/s", result->flops_per_s / tera);
     if (result->flops_per_s > 0.0 && peak > 0.0)
-        fprintf(stderr, ", %.1f %% of the card's peak", 100.0 * result->flops_per_s / peak);
+        fprintf(out, ", %.1f %% of the card's peak", 100.0 * result->flops_per_s / peak);
     if (result->flops_per_s > 0.0)
-        fputc('\n', stderr);
+        fputc('\n', out);
     if (result->evaluation.rows)
-        fprintf(stderr, "  validation  loss %.4f, best %.4f", progress_plain(result->evaluation.loss),
-                result->val_best);
+        fprintf(out, "  validation  loss %.4f", progress_plain(result->evaluation.loss));
+    if (result->evaluation.rows && result->val_best > 0.0)
+        fprintf(out, ", best %.4f", result->val_best);
     if (result->evaluation.accuracy >= 0.0)
-        fprintf(stderr, ", accuracy %.2f %%", 100.0 * result->evaluation.accuracy);
-    fprintf(stderr, "%s  memory      peak %.3f GiB\n", result->evaluation.rows ? "\n" : "",
-            (double)result->peak_bytes / gib);
+        fprintf(out, ", accuracy %.2f %%", 100.0 * result->evaluation.accuracy);
+    fprintf(out, "%s  memory      peak %.3f %s\n", result->evaluation.rows ? "\n" : "",
+            (double)result->peak_bytes / unit, name);
     for (int kind = 0; kind < MEM_KIND_COUNT; kind++)
-        fprintf(stderr, "    %-12s %9.3f GiB\n", mem_kind_name((enum mem_kind)kind),
-                (double)result->peak_kind[kind] / gib);
-    fputc('\n', stderr);
+        fprintf(out, "    %-12s %9.3f %s\n", mem_kind_name((enum mem_kind)kind),
+                (double)result->peak_kind[kind] / unit, name);
+    fputc('\n', out);
 }
 
 void session_print_result(const struct session_result *result)
@@ -191,6 +195,6 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
     if (!status)
         session_read_result(trainer, result);
     if (!status && trainer->progress.terminal)
-        print_summary(result, trainer_now() - start);
+        session_print_summary(stderr, result, trainer_now() - start);
     return status;
 }

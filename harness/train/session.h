@@ -3,6 +3,8 @@
 #ifndef HARNESS_SESSION_H
 #define HARNESS_SESSION_H
 
+#include <stdio.h>
+
 #include "harness/base/cuda_device.h"
 #include "harness/base/status.h"
 #include "harness/base/train_options.h"
@@ -13,6 +15,7 @@
 struct session_result {
     struct train_options options; /* with the sizes, batch and accumulation in use */
     char device[CUDA_DEVICE_NAME_BYTES];
+    uint64_t run_steps; /* that this run did: options.steps has those before a resume too */
     float loss_first, loss_last;
     double step_ms; /* by the device's clock, without the first steps (warm-up) */
     double samples_per_s;
@@ -36,6 +39,9 @@ enum status session_run(struct trainer *trainer, struct session_result *result);
 
 /* Fills *result, except its evaluation, from a trainer that has run. */
 void session_read_result(struct trainer *trainer, struct session_result *result);
+
+/* Prints for people what a run of so many seconds comes to. */
+void session_print_summary(FILE *out, const struct session_result *result, double seconds);
 
 /* Prints the result line on stdout. */
 void session_print_result(const struct session_result *result);

@@ -1,10 +1,12 @@
 /* The sums of a profile: of operations over steps and layers, of what lies between them, of averages behind
- * the backward pass, and the moment with most memory. From spans with known times. */
+ * the backward pass, and the moment with most memory. From spans with known times. And what a run
+ * comes to, for people. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "harness/profile/profile_state.h"
+#include "harness/train/session.h"
 #include "unity.h"
 
 enum { MS = 1000000, STEP = 100 * MS, LAYERS = 3 };
@@ -171,6 +173,39 @@ static void test_table_shows_the_sums_of_a_step(void)
     free(text);
 }
 
+/* ---- the summary of a run ---- */
+
+static const char *summary_of(const struct session_result *result)
+{
+    static char text[2048];
+    FILE *out = fmemopen(text, sizeof(text), "w");
+
+    TEST_ASSERT_NOT_NULL(out);
+    session_print_summary(out, result, 12.0);
+    fclose(out);
+    return text;
+}
+
+static void test_the_summary_is_of_this_run_in_units_that_show_it(void)
+{
+    struct session_result result = {.options.steps = 1010,
+                                    .run_steps = 10,
+                                    .step_ms = 2.5,
+                                    .evaluation = {.loss = 0.5, .accuracy = -1.0, .rows = 8},
+                                    .val_best = 0.25,
+                                    .peak_bytes = (size_t)3 << 20,
+                                    .peak_kind[MEM_PARAMETERS] = 1 << 20};
+    const char *text = summary_of(&result);
+
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "12.0 s, 10 steps\n  speed       2.50 ms a step"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "  validation  loss 0.5000, best 0.2500\n"), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "peak 3.000 MiB\n    parameters       1.000 MiB\n"), text);
+    result.peak_bytes <<= 10;
+    TEST_ASSERT_NOT_NULL(strstr(summary_of(&result), "peak 3.000 GiB\n"));
+    result.run_steps = 0;
+    TEST_ASSERT_NULL(strstr(summary_of(&result), "speed"));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -180,5 +215,6 @@ int main(void)
     RUN_TEST(test_peak_is_where_all_kinds_together_are_most);
     RUN_TEST(test_lines_are_no_longer_than_80_columns);
     RUN_TEST(test_table_shows_the_sums_of_a_step);
+    RUN_TEST(test_the_summary_is_of_this_run_in_units_that_show_it);
     return UNITY_END();
 }
