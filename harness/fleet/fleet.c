@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,7 @@ int main(int argc, char **argv)
         fputs("fleet: signals cannot be read here\n", stderr);
         status = 1;
     } else {
+        signal(SIGPIPE, SIG_IGN); /* who reads our lines may go away: the members stay */
         status = prepare_place(&plan);
         if (!status) {
             warn_of_caps(&plan);

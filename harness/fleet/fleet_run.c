@@ -94,13 +94,13 @@ static void signal_all(struct loop *loop, int signal)
     }
 }
 
-/* A second signal kills at once. */
+/* A second signal kills at once, except SIGHUP: a terminal that closes sends several. */
 static void read_signals(struct loop *loop)
 {
     struct signalfd_siginfo info;
 
     while (read(signals, &info, sizeof(info)) == sizeof(info)) {
-        if (info.ssi_signo == SIGCHLD)
+        if (info.ssi_signo == SIGCHLD || (info.ssi_signo == SIGHUP && stopped_by))
             continue;
         signal_all(loop, stopped_by ? SIGKILL : (int)info.ssi_signo);
         stopped_by = (int)info.ssi_signo;

@@ -8,7 +8,7 @@
 
 #include "harness/fleet/fleet_member.h"
 
-#define FLEET_GRACE_S 30 /* `train` writes a checkpoint on SIGTERM and SIGINT */
+#define FLEET_GRACE_S 30 /* `train` writes a checkpoint on SIGTERM, SIGINT and SIGHUP */
 
 struct fleet_watch {
     double timeout_s; /* for each member; 0: none */

@@ -213,6 +213,31 @@ static void test_a_signal_ends_all_and_leaves_no_process(void)
                       "status=143");
 }
 
+/* Such a terminal sends SIGHUP more than once. */
+static void test_members_may_save_when_the_terminal_closes(void)
+{
+    struct spawn_result result = run_script(
+        "cd $SCRATCH; until_there() { until [ -e $1 ]; do sleep 0.01; done; }; "
+        "$FLEET --quiet -- sh -c 'trap \"touch asked; until [ -e go ]; do sleep 0.01; done; touch saved; "
+        "exit\" "
+        "HUP; touch ready; while :; do sleep 0.01; done' >out & f=$!; until_there ready; kill -HUP $f; "
+        "until_there asked; kill -HUP $f; sleep 0.1; touch go; wait $f; echo status=$?; ls saved");
+
+    cli_expect_out("status=129\nsaved\n", &result);
+    spawn_result_free(&result);
+}
+
+static void test_members_outlive_a_reader_that_goes_away(void)
+{
+    struct spawn_result result =
+        run_script("mkfifo $SCRATCH/pipe; exec 3<>$SCRATCH/pipe 4>$SCRATCH/pipe 3<&-; "
+                   "$FLEET -- sh -c '" TRAINS "' 2>&4; echo status=$?");
+
+    cli_expect_out("members=1 ok=1 ", &result);
+    cli_expect_out("status=0", &result);
+    spawn_result_free(&result);
+}
+
 static void test_a_signal_at_any_early_moment_leaves_no_process(void)
 {
     expect_none_alive("for delay in 0 0.005 0.01 0.02 0.03 0.05; do "
@@ -264,6 +289,8 @@ int main(void)
     RUN_TEST(test_a_slow_member_is_ended_by_the_time_limit);
     RUN_TEST(test_serial_comes_first_where_it_is_asked_for);
     RUN_TEST(test_a_signal_ends_all_and_leaves_no_process);
+    RUN_TEST(test_members_may_save_when_the_terminal_closes);
+    RUN_TEST(test_members_outlive_a_reader_that_goes_away);
     RUN_TEST(test_a_signal_at_any_early_moment_leaves_no_process);
     RUN_TEST(test_members_die_with_a_killed_fleet);
     RUN_TEST(test_bad_use_starts_nothing);
