@@ -244,6 +244,7 @@ static void test_figures_read_well(void)
 
     TEST_ASSERT_EQUAL_STRING("0", words_size(0, text));
     TEST_ASSERT_EQUAL_STRING("1 KiB", words_size(1, text));
+    TEST_ASSERT_EQUAL_STRING("4 KiB", words_size(4096, text));
     TEST_ASSERT_EQUAL_STRING("147 MiB", words_size(UINT64_C(147) << 20, text));
     TEST_ASSERT_EQUAL_STRING("1.0 GiB", words_size(UINT64_C(1) << 30, text));
     TEST_ASSERT_EQUAL_STRING("139.8 GiB", words_size(UINT64_C(150110011392), text));

@@ -141,8 +141,14 @@ uint64_t recording_step(uint64_t most, unsigned count)
 
     for (int shift = 0; shift <= 40; shift += 10) {
         for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
-            if (steps[i] << shift >= most / count)
-                return steps[i] << shift;
+            const uint64_t step = steps[i] << shift;
+
+            if (step < most / count)
+                continue;
+            if (most >> shift < 1024)
+                return step;
+            /* Labels go on in the next unit, which words_size() shows with a decimal from GiB on. */
+            return (shift < 20 ? UINT64_C(1024) : UINT64_C(512)) << shift;
         }
     }
     return most ? most : 1;

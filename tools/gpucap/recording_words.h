@@ -31,7 +31,8 @@ const char *recording_size(uint64_t bytes, char text[RECORDING_TIME]);
 /* "5.62 of 8.00 GiB"; without a limit (TIMELINE_NO) "5.62 GiB". Returns text. */
 const char *recording_of(uint64_t bytes, uint64_t limit, char text[2 * RECORDING_TIME]);
 
-/* A round number of bytes, of which about `count` make up `most`: for labels at an axis. */
+/* A round number of bytes, of which about `count` make up `most`: for labels at an axis, written by
+ * words_size() without rounding. */
 uint64_t recording_step(uint64_t most, unsigned count);
 
 /* "job limit", "the card itself". */

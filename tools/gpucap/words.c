@@ -24,7 +24,7 @@ static const char *write_size(uint64_t bytes, const char *space, const char *res
     else if (bytes >= MIB)
         snprintf(text, WORDS_TEXT, "%.0f%sM%s", (double)bytes / MIB, space, rest);
     else
-        snprintf(text, WORDS_TEXT, "%.0f%sK%s", (double)(bytes + KIB - 1) / KIB, space, rest);
+        snprintf(text, WORDS_TEXT, "%u%sK%s", (unsigned)((bytes + KIB - 1) / KIB), space, rest);
     return text;
 }
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "tests/support/recording_make.h"
+#include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/timeline.h"
+#include "tools/gpucap/words.h"
 #include "unity.h"
 
 #define MIB    (UINT64_C(1) << 20)
@@ -211,6 +213,29 @@ static void test_moments_are_found_by_time(void)
                      timeline.steps[found].time_ns > timeline.steps[middle].time_ns);
 }
 
+/* "1.5 GiB" at an axis is 1.5 GiB and not 1500 MiB. */
+static void test_labels_of_an_axis_say_what_they_mark(void)
+{
+    static const char units[] = "KMGT";
+    char text[WORDS_TEXT], letter;
+    double number;
+
+    for (uint64_t most = 5000; most < UINT64_C(1) << 44; most += most / 7) {
+        const uint64_t step = recording_step(most, 5);
+
+        TEST_ASSERT_TRUE_MESSAGE(step && step <= most, words_size(most, text));
+        for (uint64_t bytes = step; bytes <= most; bytes += step) {
+            TEST_ASSERT_EQUAL_INT(2, sscanf(words_size(bytes, text), "%lf %c", &number, &letter));
+            for (const char *unit = units;; unit++) {
+                number *= 1024;
+                if (*unit == letter)
+                    break;
+            }
+            TEST_ASSERT_TRUE_MESSAGE(number == (double)bytes, text);
+        }
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -222,5 +247,6 @@ int main(void)
     RUN_TEST(test_devices_have_timelines_of_their_own);
     RUN_TEST(test_every_moment_of_a_training_agrees_with_a_recount);
     RUN_TEST(test_moments_are_found_by_time);
+    RUN_TEST(test_labels_of_an_axis_say_what_they_mark);
     return UNITY_END();
 }
