@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define FIRST_ROOM   1024
-#define REMARK_PARTS 5
+#define REMARK_PARTS 6
 
 static int fail(char why[RECORDING_WHY], const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int fail(char why[RECORDING_WHY], const char *format, ...)
@@ -271,6 +271,7 @@ static int read_blocks(struct recording *recording, const unsigned char *bytes, 
             break;
         case RECORDING_UNPACK_DAMAGED:
             recording->damaged++;
+            recording->damaged_events += head.plain / sizeof(struct recording_event);
             break;
         case RECORDING_UNPACK_FOREIGN:
             recording->foreign++;
@@ -366,13 +367,18 @@ bool recording_remark(const struct recording *recording, char text[RECORDING_WHY
 {
     const struct {
         uint64_t number;
-        const char *words;
+        const char *one, *many;
     } parts[REMARK_PARTS] = {
-        {recording->missing, "the last %llu bytes are no whole block"},
-        {recording->damaged, "%llu damaged blocks were left out"},
-        {recording->foreign, "%llu blocks are compressed in a way that this gpucap cannot read"},
-        {recording->odd, "%llu records make no sense and were left out"},
-        {recording->dropped, "the recorder lost %llu events because it could not keep up"},
+        {recording->missing, "the last byte is no whole block", "the last %llu bytes are no whole block"},
+        {recording->damaged, "a damaged block was left out", "%llu damaged blocks were left out"},
+        {recording->damaged_events, "an event is missing, and figures after it may be wrong",
+         "up to %llu events are missing, and figures after them may be wrong"},
+        {recording->foreign, "a block is compressed in a way that this gpucap cannot read",
+         "%llu blocks are compressed in a way that this gpucap cannot read"},
+        {recording->odd, "a record makes no sense and was left out",
+         "%llu records make no sense and were left out"},
+        {recording->dropped, "the recorder lost an event because it could not keep up",
+         "the recorder lost %llu events because it could not keep up"},
     };
     size_t used = 0;
 
@@ -386,7 +392,8 @@ bool recording_remark(const struct recording *recording, char text[RECORDING_WHY
         if (used)
             used += (size_t)snprintf(text + used, RECORDING_WHY - used, "; ");
         if (used < RECORDING_WHY)
-            used += (size_t)snprintf(text + used, RECORDING_WHY - used, parts[i].words,
+            used += (size_t)snprintf(text + used, RECORDING_WHY - used,
+                                     parts[i].number == 1 ? parts[i].one : parts[i].many,
                                      (unsigned long long)parts[i].number);
     }
     return *text;

@@ -47,6 +47,7 @@ struct recording {
     struct recording_stacks stacks;
     uint64_t names_bytes;
     uint64_t blocks, damaged, foreign; /* all blocks; those that could not be read */
+    uint64_t damaged_events;           /* that the damaged blocks may have held */
     uint64_t missing;                  /* bytes of the file behind the last whole block */
     uint64_t odd;                      /* records that make no sense and were left out */
     uint64_t dropped;                  /* events that the recorder lost, as it says itself */
