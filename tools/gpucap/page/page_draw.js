@@ -86,7 +86,7 @@ function timeTicks(from, to, count) {
   const rough = (to - from) / count, power = 10 ** Math.floor(Math.log10(rough));
   const round = page.end >= LONG && CLOCK_STEPS.find(seconds => seconds * 1e9 >= rough && rough >= 1e9);
   const step = round ? round * 1e9 : [1, 2, 5, 10].map(k => k * power).find(k => k >= rough), ticks = [];
-  const unit = step >= 1e9 || to >= 1e10 ? [1e9, 's'] : step >= 1e6 || to >= 1e7 ? [1e6, 'ms'] : step >= 1e3 || to >= 1e4 ? [1e3, '\u00b5s'] : [1, 'ns'];
+  const unit = to >= 1e9 ? [1e9, 's'] : to >= 1e6 ? [1e6, 'ms'] : to >= 1e3 ? [1e3, '\u00b5s'] : [1, 'ns'];
   const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step / unit[0]) + 1e-9)));
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push({ time: at, text: page.end >= LONG ? clockTick(at, step, unit[0] === 1e9 ? digits : 9) : (at / unit[0]).toFixed(digits) + ' ' + unit[1] });
   return ticks;
