@@ -7,6 +7,7 @@
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/quote.h"
 #include "interpose/base/sums.h"
 #include "interpose/library.h"
 #include "interpose/pool/pool_apart.h"
@@ -153,10 +154,10 @@ static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limi
 static void say_of_recording(bool is_helped)
 {
     static atomic_bool said;
-    char path[RECORDING_WRITE_PATH];
+    char path[RECORDING_WRITE_PATH], word[RECORDING_WRITE_PATH];
 
     if (events_are_on() && recorder_runs(path))
-        log_error("  `gpucap why %s` tells who held the memory", path);
+        log_error("  `gpucap why %s` tells who held the memory", quote_word(path, word, sizeof(word)));
     else if (!is_helped && !atomic_exchange(&said, true))
         log_error("  who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`");
 }

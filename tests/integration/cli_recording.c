@@ -71,19 +71,20 @@ static void test_smallest_limit_is_found_by_replaying(void)
 {
     struct spawn_env *env = cli_env_real();
     struct spawn_result result = CLI_RUN(env, "summary", "--fit", first);
-    double all = 0, pool = 0, beside = 0;
+    double all = 0, pool = 0, context = 0, reserve = 0;
 
     cli_expect_status(0, &result);
     TEST_ASSERT_EQUAL_STRING("", result.err);
     const char *line = strstr(result.out, "would fit");
     TEST_ASSERT_NOT_NULL(line);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(3,
-                                  sscanf(line,
-                                         "would fit with --max=%lfM: %lf GiB for blocks (replayed), %lf MiB",
-                                         &all, &pool, &beside),
-                                  line);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(
+        4,
+        sscanf(line,
+               "would fit with --max=%lfM: blocks (replayed) %lf GiB | CUDA context %lf MiB reserve %lf MiB",
+               &all, &pool, &context, &reserve),
+        line);
     TEST_ASSERT_DOUBLE_WITHIN(0.02, 5.13, pool);
-    TEST_ASSERT_DOUBLE_WITHIN(20, all, 1024 * pool + beside);
+    TEST_ASSERT_DOUBLE_WITHIN(20, all, 1024 * pool + context + reserve);
     spawn_result_free(&result);
     spawn_env_free(env);
 }
@@ -400,6 +401,72 @@ static void test_odd_recordings_read_well(void)
                  (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2, "the CUDA context does not fit");
 }
 
+/* A recording with one block and one refusal behind it, on a card of 16 MiB. `path` in cli_path(). */
+static void make_refusal(const char *path, struct recording_event refusal,
+                         const struct recording_event *limit)
+{
+    static const char card[] = "card\0GPU-1\000016777216";
+    struct recording_make make;
+
+    TEST_ASSERT_TRUE(recording_make_open(&make, path, (struct recording_head){.pid = 7}, RECORDING_PLAIN));
+    recording_make_name(&make, RECORDING_DEVICE, 0, card, sizeof(card));
+    if (limit)
+        recording_make_event(&make, RECORDING_LIMIT, *limit);
+    recording_make_event(&make, RECORDING_ALLOC,
+                         (struct recording_event){
+                             .time_ns = 10, .address = 4096, .bytes = 10 << 20, .kind = RECORDING_MALLOC});
+    recording_make_event(&make, RECORDING_REFUSAL, refusal);
+    recording_make_close(&make, 20, true);
+}
+
+/* Nobody else could have made room, so that neither `ps` nor --wait would help. */
+static void test_a_card_that_one_process_fills_is_not_blamed_on_others(void)
+{
+    struct recording_event refusal = {.time_ns = 15, .bytes = 9 << 20, .limit = RECORDING_LIMIT_CARD};
+
+    make_refusal(first, refusal, NULL);
+    struct spawn_result result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("limit        the card itself, which has 16 MiB\n", &result);
+    cli_expect_out("would fit    on a card 3 MiB larger\n", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), result.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "gpucap ps"), result.out);
+    spawn_result_free(&result);
+    refusal.bytes = 5 << 20;
+    make_refusal(first, refusal, NULL);
+    result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("gpucap run --wait=60s", &result);
+    cli_expect_out("gpucap ps", &result);
+    spawn_result_free(&result);
+}
+
+/* Where NVML tells nothing, the library counts a context as 640 MiB; it is not the neighbours'. */
+static void test_a_context_that_was_not_measured_is_not_counted_as_the_neighbours(void)
+{
+    const uint64_t limit = UINT64_C(1) << 30;
+
+    make_refusal(first,
+                 (struct recording_event){
+                     .time_ns = 15, .bytes = 400 << 20, .limit = RECORDING_LIMIT_JOB, .other = 310 << 20},
+                 &(struct recording_event){.time_ns = 4, .bytes = limit, .other = RECORDING_LIMIT_JOB});
+    struct spawn_result result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("in use       10 MiB by this process beside its CUDA context (not measured)\n", &result);
+    cli_expect_out("neighbours   none: the job's others had nothing\n", &result);
+    spawn_result_free(&result);
+}
+
+static void test_commands_to_try_can_be_copied_into_a_shell(void)
+{
+    char path[256], line[300];
+
+    snprintf(path, sizeof(path), "%s", cli_path("a b's.gpucap"));
+    make_refusal(
+        path, (struct recording_event){.time_ns = 15, .bytes = 9 << 20, .limit = RECORDING_LIMIT_CARD}, NULL);
+    snprintf(line, sizeof(line), "gpucap page '%s", cli_path("a b'\\''s.gpucap' -o page.html"));
+    struct spawn_result result = CLI_RUN(NULL, "why", path);
+    cli_expect_out(line, &result);
+    spawn_result_free(&result);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -416,6 +483,9 @@ int main(void)
     RUN_TEST(test_why_explains_a_refusal_with_its_neighbours);
     RUN_TEST(test_view_is_a_picture_of_80_columns_and_24_lines);
     RUN_TEST(test_odd_recordings_read_well);
+    RUN_TEST(test_a_card_that_one_process_fills_is_not_blamed_on_others);
+    RUN_TEST(test_a_context_that_was_not_measured_is_not_counted_as_the_neighbours);
+    RUN_TEST(test_commands_to_try_can_be_copied_into_a_shell);
     RUN_TEST(test_page_is_one_file_that_loads_nothing);
     RUN_TEST(test_page_that_cannot_be_written_leaves_no_file);
     RUN_TEST(test_a_recording_is_not_overwritten_by_what_is_made_of_it);

@@ -1,6 +1,7 @@
 /* gpucap summary: what a recording says in a screenful: the peak and what made it up, refusals, waits, what
  * was never freed, large blocks that live for moments, idle memory over time, and the smallest cap. Says only
  * what the recording holds or what follows from it. Owns no lock. */
+#include "interpose/account/account.h"
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/recording_print.h"
@@ -289,19 +290,26 @@ static void print_bound(const struct timeline *timeline)
 static void print_fit(const char *path, const struct timeline *timeline)
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
-    const uint64_t beside = state.context + state.unnamed + RESERVE;
-    char pool[RECORDING_TIME], rest[RECORDING_TIME], why[RECORDING_WHY];
-    uint64_t bytes;
+    struct recording_holder parts[] = {
+        {"blocks (replayed)", 0},
+        {timeline->measured ? "CUDA context" : "CUDA context (a guess)",
+         timeline->measured ? state.context + state.unnamed : ACCOUNT_CONTEXT_GUESS},
+        {"reserve", RESERVE},
+    };
+    char why[RECORDING_WHY];
+    uint64_t sum = 0;
 
     if (!timeline->live_peak)
         return;
-    if (replay_fit(path, timeline, &bytes, why)) {
+    if (replay_fit(path, timeline, &parts[0].bytes, why)) {
         print_bound(timeline);
         cli_fail("summary: %s: that is only a lower bound: %s", path, why);
         return;
     }
-    printf("  would fit    with --max=%" PRIu64 "M: %s for blocks (replayed), %s beside\n",
-           (bytes + beside + MIB - 1) / MIB, recording_size(bytes, pool), recording_size(beside, rest));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        sum += parts[i].bytes;
+    printf("  would fit    with --max=%" PRIu64 "M:\n", (sum + MIB - 1) / MIB);
+    recording_print_holders("", parts, sizeof(parts) / sizeof(*parts));
 }
 
 /* A replay is of the first device. */

@@ -63,6 +63,7 @@ struct timeline {
     size_t peak;      /* number of steps until the most was in use; of equal ones, until the most was live */
     size_t live_peak; /* the same for what was live */
     uint64_t unmatched; /* releases of blocks that were allocated before the recording began */
+    bool measured;      /* the driver's figure for the process is known: NVML told it */
     uint64_t lost;      /* blocks whose release the recording does not have */
 };
 

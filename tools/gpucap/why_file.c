@@ -1,6 +1,8 @@
 /* why_file: see why_file.h. Says only what the recordings hold or what follows from it. */
 #include "tools/gpucap/why_file.h"
 
+#include "interpose/account/account.h"
+#include "interpose/base/quote.h"
 #include "interpose/settings/options.h"
 #include "tools/gpucap/recording_frames.h"
 #include "tools/gpucap/recording_print.h"
@@ -11,6 +13,7 @@
 #include "tools/gpucap/words.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,10 +53,35 @@ struct refusal {
     uint64_t apart[RECORDING_APART_COUNT];
 };
 
+/* The size of the card; 0: not known. */
+static uint64_t card_bytes(const struct refusal *refusal)
+{
+    return strtoull(recording_text(&refusal->timeline->recording->devices, refusal->timeline->device, 2),
+                    NULL, 10);
+}
+
+/* True if no limit said no. */
+static bool is_card(const struct refusal *refusal)
+{
+    return refusal->event->limit == RECORDING_LIMIT_CARD;
+}
+
+/* True if the card was too small for what this process had and asked for: no other program could have made
+ * room. */
+static bool is_too_small(const struct refusal *refusal)
+{
+    const uint64_t total = card_bytes(refusal);
+
+    return is_card(refusal) && refusal->event->other < refusal->event->bytes && total &&
+           timeline_used(&refusal->state) + refusal->event->bytes > total;
+}
+
 static uint64_t shortage(const struct refusal *refusal)
 {
     const uint64_t fitted = refusal->event->other;
 
+    if (is_too_small(refusal) && !fitted) /* which is not known */
+        return timeline_used(&refusal->state) + refusal->event->bytes - card_bytes(refusal);
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
 }
 
@@ -81,18 +109,14 @@ static void print_asked(const struct refusal *refusal)
     frames_close(&frames);
 }
 
-/* True if no limit said no. */
-static bool is_card(const struct refusal *refusal)
-{
-    return refusal->event->limit == RECORDING_LIMIT_CARD;
-}
-
 /* What the card had, if that is known. */
 static void print_card_limit(const struct refusal *refusal)
 {
     char left[RECORDING_TIME];
 
-    if (refusal->event->other >= refusal->event->bytes)
+    if (is_too_small(refusal))
+        printf("  limit        the card itself, which has %s\n", recording_size(card_bytes(refusal), left));
+    else if (refusal->event->other >= refusal->event->bytes)
         puts("  limit        none: it left enough, and the driver refused, or memory came free too late");
     else if (refusal->event->other)
         printf("  limit        the card itself was full: at most %s would have fitted\n",
@@ -125,7 +149,8 @@ static void print_used(const struct refusal *refusal)
 {
     char used[RECORDING_TIME];
 
-    printf("  in use       %s by this process\n", recording_size(timeline_used(&refusal->state), used));
+    printf("  in use       %s by this process%s\n", recording_size(timeline_used(&refusal->state), used),
+           refusal->timeline->measured ? "" : " beside its CUDA context (not measured)");
 }
 
 static void print_owners(const struct refusal *refusal)
@@ -233,7 +258,9 @@ static void print_idle(const struct refusal *refusal)
  */
 static uint64_t others_have(const struct refusal *refusal)
 {
-    const uint64_t known = timeline_used(&refusal->state) + refusal->event->other + RESERVE + LITTLE;
+    const uint64_t context = refusal->timeline->measured ? 0 : ACCOUNT_CONTEXT_GUESS;
+    const uint64_t known =
+        timeline_used(&refusal->state) + context + refusal->event->other + RESERVE + LITTLE;
 
     return refusal->state.limit != TIMELINE_NO && refusal->state.limit > known
                ? refusal->state.limit - known + LITTLE
@@ -293,8 +320,9 @@ static void print_remedy(const struct refusal *refusal)
 
     if (is_card(refusal) && refusal->event->other >= refusal->event->bytes)
         return; /* by all figures it did fit */
-    printf(is_card(refusal) ? "  would fit    with %s more of the card free"
-                            : "  would fit    with a limit %s higher",
+    printf(is_too_small(refusal) ? "  would fit    on a card %s larger"
+           : is_card(refusal)    ? "  would fit    with %s more of the card free"
+                                 : "  would fit    with a limit %s higher",
            recording_size(short_of, size));
     if (activations > short_of)
         printf(", or with a batch about %.0f %% smaller",
@@ -305,18 +333,20 @@ static void print_remedy(const struct refusal *refusal)
 static void print_advice(const struct refusal *refusal)
 {
     const uint64_t missing = shortage(refusal);
+    char word[PATH_MAX];
     int count = 0;
 
-    if (is_card(refusal)) {
+    if (is_card(refusal) && !is_too_small(refusal)) {
         why_try(&count, "gpucap ps   (shows who holds the card)");
         why_try(&count, "gpucap run --wait=60s ...   (waits until others free memory)");
-    } else if (refusal->state.limit != TIMELINE_NO)
+    } else if (!is_card(refusal) && refusal->state.limit != TIMELINE_NO) {
         why_try_limit(&count, "gpucap run --max", refusal->state.limit + missing + RESERVE, " ...");
+    }
     if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= missing &&
         options_find("wait", 4) >= 0)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     why_apart_advise(&count, refusal->apart, missing);
-    const char *path = refusal->set->paths[refusal->track->file];
+    const char *path = quote_word(refusal->set->paths[refusal->track->file], word, sizeof(word));
     if (strlen(path) > LONG_PATH)
         why_try(&count, "gpucap page %s -o page.html", path);
     else

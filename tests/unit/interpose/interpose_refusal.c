@@ -30,6 +30,7 @@ static struct fake {
     uint64_t room, used, short_to_grow, reclaimable, drivers_idle;
     uint64_t free_on_card;
     bool shares, job_binds, records;
+    const char *path; /* of the recording; NULL: a short one */
     enum recording_limit kind;
     uint64_t leases, lease, max, kept;
 } fake;
@@ -210,7 +211,7 @@ void events_wake(void)
 
 bool recorder_runs(char path[RECORDING_WRITE_PATH])
 {
-    snprintf(path, RECORDING_WRITE_PATH, "run.gpucap");
+    snprintf(path, RECORDING_WRITE_PATH, "%s", fake.path ? fake.path : "run.gpucap");
     return fake.records;
 }
 
@@ -411,6 +412,17 @@ static void test_a_recording_has_what_idled_and_then_the_refusal(void)
     TEST_ASSERT_EQUAL_INT(1, got.wakes); /* it is in the file before the program aborts */
 }
 
+static void test_the_named_command_can_be_copied_into_a_shell(void)
+{
+    atomic_store(&events_on, true);
+    fake.records = true;
+    fake.path = "/data/Anna's runs/1.gpucap";
+    set(OPTIONS_MAX, "512M", OPTIONS_ENVIRONMENT);
+    refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
+    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n"
+                "  `gpucap why '/data/Anna'\\''s runs/1.gpucap'` tells who held the memory\n");
+}
+
 static void expect_kind(enum recording_limit own, bool job, uint64_t bytes, enum recording_limit expected)
 {
     fake.kind = own;
@@ -500,6 +512,7 @@ int main(void)
     RUN_TEST(test_what_fits_counts_idle_memory_and_for_the_driver_the_reserve);
     RUN_TEST(test_the_ledger_has_what_was_asked_and_why_it_was_refused);
     RUN_TEST(test_a_recording_has_what_idled_and_then_the_refusal);
+    RUN_TEST(test_the_named_command_can_be_copied_into_a_shell);
     RUN_TEST(test_a_recording_says_whose_limit_it_was);
     RUN_TEST(test_a_full_card_and_memory_kept_for_others_are_told_apart);
     RUN_TEST(test_what_is_kept_from_a_process_without_limit_is_said_unless_the_card_is_full);
