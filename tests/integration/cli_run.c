@@ -288,6 +288,8 @@ static void test_adopt_sets_the_frameworks_switches_and_keeps_the_users(void)
                   CLI_RUN(NULL, "run", "--adopt=async", "sh", "-c", show));
     spawn_env_set(env, "XLA_PYTHON_CLIENT_ALLOCATOR", "bfc");
     expect_output("1 bfc\n", CLI_RUN(env, "run", "--adopt", "sh", "-c", show));
+    spawn_env_set(env, "PYTORCH_ALLOC_CONF", "expandable_segments:True"); /* the newer name */
+    expect_output("bfc cuda_malloc_async\n", CLI_RUN(env, "run", "--adopt=async", "sh", "-c", show));
     struct spawn_result result = CLI_RUN(env, "run", "--adopt=all", "true");
     cli_expect_status(125, &result);
     cli_expect_err("--adopt='all' is not valid; accepted: pool or async", &result);

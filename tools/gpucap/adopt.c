@@ -8,22 +8,23 @@
 
 struct variable {
     const char *name, *value;
+    const char *newer; /* another name of the same variable, for a user's own value; NULL: none */
 };
 
 static const struct variable pool[] = {
-    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1"},
-    {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform"},
-    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"},
-    {"TF_FORCE_GPU_ALLOW_GROWTH", "true"},
-    {NULL, NULL},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "1", NULL},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform", NULL},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false", NULL},
+    {"TF_FORCE_GPU_ALLOW_GROWTH", "true", NULL},
+    {NULL, NULL, NULL},
 };
 
 static const struct variable async[] = {
-    {"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync"},
-    {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async"},
-    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false"},
-    {"TF_GPU_ALLOCATOR", "cuda_malloc_async"},
-    {NULL, NULL},
+    {"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", "PYTORCH_ALLOC_CONF"},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", NULL},
+    {"XLA_PYTHON_CLIENT_PREALLOCATE", "false", NULL},
+    {"TF_GPU_ALLOCATOR", "cuda_malloc_async", NULL},
+    {NULL, NULL, NULL},
 };
 
 int adopt_frameworks(const char *way)
@@ -35,6 +36,8 @@ int adopt_frameworks(const char *way)
     if (!variables)
         return cli_fail("run: --adopt='%s' is not valid; accepted: " ADOPT_FORM, way);
     for (; variables->name; variables++) {
+        if (variables->newer && getenv(variables->newer))
+            continue;
         if (setenv(variables->name, variables->value, 0))
             return cli_fail("run: no memory for the environment");
     }
