@@ -103,15 +103,31 @@ static void expect_summary(const char *max, const char *script, int status, cons
 
 static void test_with_a_summary_the_end_of_the_program_is_that_of_the_command(void)
 {
-    expect_summary("--max=2G", "exit 7", 7, "gpucap: g: it has used no GPU\n");
-    expect_summary("--max=2G", "kill -KILL $$", 128 + 9, "gpucap: g: it has used no GPU\n");
-    expect_summary("--max=2G", "(sleep 0.1; exit 3) & exit 7", 7, "gpucap: g: it has used no GPU\n");
+    expect_summary("--max=2G", "exit 7", 7,
+                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+    expect_summary("--max=2G", "kill -KILL $$", 128 + 9,
+                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+    expect_summary("--max=2G", "(sleep 0.1; exit 3) & exit 7", 7,
+                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
     /* A signal for the command goes to the program. */
     expect_summary("--max=2G", "trap 'exit 6' INT; kill -INT $PPID; while :; do sleep 0.01; done", 6,
-                   "gpucap: g: it has used no GPU\n");
+                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
     expect_summary("--max=2G", "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", 5,
-                   "gpucap: g: it has used no GPU\n");
+                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
 }
+
+#ifdef HAS_WALK
+/* `set` is tried until the program has joined the job. */
+static void test_summary_of_a_job_whose_limit_was_lifted_says_so(void)
+{
+    char script[3 * 4096];
+
+    snprintf(script, sizeof(script),
+             "{ echo take 10; until %s set g --max=none; do sleep 0.05; done; } 2>/dev/null | %s",
+             spawn_build_path("gpucap"), spawn_build_path("tests/integration/prog_walk"));
+    expect_summary("--max=2G", script, 0, " (no limit), waited 0.0 s");
+}
+#endif
 
 int main(void)
 {
@@ -121,6 +137,9 @@ int main(void)
     RUN_TEST(test_program_without_a_cap_sees_the_card);
     RUN_TEST(test_group_starts_over_when_all_its_processes_have_ended);
     RUN_TEST(test_summary_says_what_the_job_needed);
+#ifdef HAS_WALK
+    RUN_TEST(test_summary_of_a_job_whose_limit_was_lifted_says_so);
+#endif
     RUN_TEST(test_with_a_summary_the_end_of_the_program_is_that_of_the_command);
     return UNITY_END();
 }

@@ -57,12 +57,13 @@ static bool await(pid_t pid, const sigset_t *signals, int *end)
 static void print_card(const struct ledgers_card *card, const char *job, const struct ledger_totals *totals)
 {
     char peak[WORDS_TEXT], max[WORDS_TEXT], waited[WORDS_TEXT], lent[WORDS_TEXT], borrowed[WORDS_TEXT];
+    const bool limited = totals->max != WORDS_UNLIMITED;
 
-    fprintf(stderr, "gpucap: %s on %s: peak %s of %s, waited %s, lent %s, borrowed %s, %llu refusal%s\n", job,
-            ledgers_card_name(card), words_size(totals->peak, peak), words_size(totals->max, max),
-            words_span(totals->waited_ms, waited), words_size(totals->lent, lent),
-            words_size(totals->borrowed, borrowed), (unsigned long long)totals->refused,
-            totals->refused == 1 ? "" : "s");
+    fprintf(stderr, "gpucap: %s on %s: peak %s%s%s, waited %s, lent %s, borrowed %s, %llu refusal%s\n", job,
+            ledgers_card_name(card), words_size(totals->peak, peak), limited ? " of " : "",
+            limited ? words_size(totals->max, max) : " (no limit)", words_span(totals->waited_ms, waited),
+            words_size(totals->lent, lent), words_size(totals->borrowed, borrowed),
+            (unsigned long long)totals->refused, totals->refused == 1 ? "" : "s");
 }
 
 static void print_summary(const char *job, const char *driver)
@@ -82,7 +83,7 @@ static void print_summary(const char *job, const char *driver)
         }
     }
     if (!cards)
-        fprintf(stderr, "gpucap: %s: it has used no GPU\n", job);
+        fprintf(stderr, "gpucap: %s: it has used no GPU, or its ledger was removed while it ran\n", job);
     ledgers_close(&ledgers);
 }
 
