@@ -195,6 +195,65 @@ static void test_ps_without_ledgers_says_so_and_is_no_failure(void)
     spawn_result_free(&result);
 }
 
+#ifdef HAS_WALK
+/* What `gpucap ps` shows while a program that knows nothing of gpucap has 100 MiB of the card. A command
+ * follows on `ps`, lest the shell becomes `ps` and closes the program's input. */
+static struct spawn_result run_ps_beside_a_program(const char *form)
+{
+    struct spawn_env *env = cli_env_real();
+    char script[4 * 4096];
+
+    snprintf(
+        script, sizeof(script),
+        "rm -f '%s'; { echo take 100; until grep -q 'has 100' '%s'; do sleep 0.05; done; '%s' ps " MEMBERS_SIM
+        " %s >&2; echo; } | '%s' >'%s'",
+        cli_path("said"), cli_path("said"), spawn_build_path("gpucap"), form,
+        spawn_build_path("tests/integration/prog_walk"), cli_path("said"));
+    spawn_env_set(env, "GPUCAP_SIM", "1x16G");
+    spawn_env_set(env, "LD_LIBRARY_PATH", spawn_build_path("sim"));
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    return result;
+}
+
+static void test_ps_names_the_programs_that_do_not_run_under_gpucap(void)
+{
+    struct spawn_result result = run_ps_beside_a_program("");
+
+    cli_expect_err("GPU 0  simgpu  16.0 GiB\nmanaged 0 (idle 0), other programs ", &result);
+    cli_expect_err("    -    -     - prog_walk\n", &result);
+    cli_expect_err("no process runs under gpucap here", &result);
+    spawn_result_free(&result);
+    result = run_ps_beside_a_program("--json");
+    cli_expect_err("\"unmanaged\":", &result);
+    cli_expect_err("\"command\":\t\"prog_walk\"", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.err, "\"error\""), result.err);
+    spawn_result_free(&result);
+}
+
+/* NVML does not list the ledger's process, so it counts processes otherwise: as if from another PID
+ * namespace. */
+static void test_ps_does_not_take_other_numbers_for_programs_without_gpucap(void)
+{
+    const struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 50, 0);
+    struct spawn_result result = run_ps_beside_a_program("");
+
+    cli_expect_err(members_pid(member), &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.err, "prog_walk"), result.err);
+    spawn_result_free(&result);
+}
+#endif
+
+static void test_why_sends_those_who_come_too_late_to_a_recording(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "why", "4711");
+
+    cli_expect_status(1, &result);
+    cli_expect_err("of a process that has ended only its recording tells", &result);
+    spawn_result_free(&result);
+}
+
 static void test_a_process_that_was_killed_is_gone(void)
 {
     need_table();
@@ -550,6 +609,11 @@ int main(void)
     RUN_TEST(test_ps_on_a_narrow_terminal_stays_within_it);
     RUN_TEST(test_ps_under_a_limit_shows_the_card_as_it_is);
     RUN_TEST(test_ps_without_ledgers_says_so_and_is_no_failure);
+#ifdef HAS_WALK
+    RUN_TEST(test_ps_names_the_programs_that_do_not_run_under_gpucap);
+    RUN_TEST(test_ps_does_not_take_other_numbers_for_programs_without_gpucap);
+#endif
+    RUN_TEST(test_why_sends_those_who_come_too_late_to_a_recording);
     RUN_TEST(test_a_process_that_was_killed_is_gone);
     RUN_TEST(test_a_folder_that_cannot_be_read_is_named);
     RUN_TEST(test_ledger_is_found_by_its_settings);

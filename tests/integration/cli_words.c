@@ -290,6 +290,9 @@ static void test_process_of_another_command_is_not_mistaken(void)
     /* This process's number, but not its command: as if the ledger came from another PID namespace. */
     who_command(getpid(), geteuid(), "python3 train.py", command, sizeof(command));
     TEST_ASSERT_EQUAL_STRING("python3 train.py", command);
+    /* Its own, as the ledger has it: without the folder, and only the beginning. */
+    who_command(getpid(), geteuid(), "cli_wo", command, sizeof(command));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, strncmp(command, "cli_words", 9), command);
     TEST_ASSERT_FALSE(who_owns(0, geteuid()));
     TEST_ASSERT_FALSE(who_owns(-1, geteuid()));
     TEST_ASSERT_TRUE(who_owns(getpid(), geteuid()));

@@ -1,6 +1,8 @@
 /* cards: see cards.h. */
 #include "tools/gpucap/cards.h"
 
+#include "interpose/driver/nvml_types.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -8,14 +10,6 @@
 #include <string.h>
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
-
-/* NVML's own header is not part of every toolkit; these few declarations are fixed by its ABI. */
-typedef void *nvml_device;
-struct nvml_memory {
-    unsigned long long total;
-    unsigned long long free;
-    unsigned long long used;
-};
 
 struct cards {
     int (*init)(void);
@@ -25,6 +19,11 @@ struct cards {
     int (*index)(nvml_device device, unsigned *index);
     int (*name)(nvml_device device, char *name, unsigned size);
     int (*memory)(nvml_device device, struct nvml_memory *memory);
+    /* NULL in an old driver */
+    int (*count)(unsigned *count);
+    int (*device_by_index)(unsigned index, nvml_device *device);
+    int (*uuid)(nvml_device device, char *uuid, unsigned size);
+    int (*processes)(nvml_device device, unsigned *count, struct nvml_process *list);
 };
 
 void *cards_load(const char *folder, const char *name)
@@ -73,6 +72,15 @@ struct cards *cards_open(const char *folder)
         free(cards);
         return NULL;
     }
+    const struct cards_lookup lists[] = {
+        {"nvmlDeviceGetCount_v2", NULL, &cards->count},
+        {"nvmlDeviceGetHandleByIndex_v2", NULL, &cards->device_by_index},
+        {"nvmlDeviceGetUUID", NULL, &cards->uuid},
+        /* drivers before 510 have the same layout under the older name */
+        {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+         &cards->processes},
+    };
+    (void)cards_resolve(library, lists, sizeof(lists) / sizeof(lists[0]));
     return cards;
 }
 
@@ -99,6 +107,38 @@ void cards_read(const struct cards *cards, const char *uuid, struct cards_facts 
         facts->number = (int)index;
     if (cards->name(device, facts->name, sizeof(facts->name)) != 0)
         facts->name[0] = '\0';
+}
+
+void cards_each(const struct cards *cards, void (*visit)(const char *uuid, void *argument), void *argument)
+{
+    char uuid[NVML_UUID_TEXT];
+    nvml_device device;
+    unsigned count;
+
+    if (!cards->count || !cards->device_by_index || !cards->uuid || cards->count(&count) != NVML_OK)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        if (cards->device_by_index(i, &device) == NVML_OK &&
+            cards->uuid(device, uuid, sizeof(uuid)) == NVML_OK)
+            visit(uuid, argument);
+    }
+}
+
+int cards_processes(const struct cards *cards, const char *uuid, struct cards_process *list, int room)
+{
+    struct nvml_process *found = calloc((size_t)room, sizeof(*found));
+    unsigned count = (unsigned)room;
+    nvml_device device;
+    int listed = -1;
+
+    if (found && cards->processes && cards->device_by_uuid(uuid, &device) == NVML_OK &&
+        cards->processes(device, &count, found) == NVML_OK && count <= (unsigned)room)
+        listed = (int)count;
+    for (int i = 0; i < listed; i++)
+        list[i] = (struct cards_process){(pid_t)found[i].pid,
+                                         found[i].used == NVML_NOT_AVAILABLE ? UINT64_MAX : found[i].used};
+    free(found);
+    return listed;
 }
 
 void cards_release(const struct cards *cards, char *release, size_t size)

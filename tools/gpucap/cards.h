@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CARDS_NAME 96
 
@@ -26,6 +27,16 @@ void cards_close(struct cards *cards);
 
 /* Fills facts for a card; facts->known is false if `cards` is NULL or does not know the UUID. */
 void cards_read(const struct cards *cards, const char *uuid, struct cards_facts *facts);
+
+/* Calls visit(uuid, argument) for every card that NVML lists, MIG slices apart. */
+void cards_each(const struct cards *cards, void (*visit)(const char *uuid, void *argument), void *argument);
+
+/* Lists the processes that compute on a card. Returns how many, or -1 if NVML does not tell. */
+struct cards_process {
+    pid_t pid;
+    uint64_t used; /* UINT64_MAX: not known */
+};
+int cards_processes(const struct cards *cards, const char *uuid, struct cards_process *list, int room);
 
 /* Writes the driver's release, such as 580.159.03; "" if it is unknown. */
 void cards_release(const struct cards *cards, char *release, size_t size);

@@ -4,6 +4,7 @@
 #include "tools/gpucap/look.h"
 #include "tools/gpucap/parts.h"
 #include "tools/gpucap/ps.h"
+#include "tools/gpucap/unmanaged.h"
 #include "tools/gpucap/words.h"
 
 #include <stdio.h>
@@ -102,9 +103,11 @@ int cmd_ps(const struct arguments *arguments)
         return CLI_FAILED;
     if ((status = look_open(&ledgers, arguments)))
         return status;
+    if (!prometheus)
+        unmanaged_find(&ledgers);
     status = show(&ledgers);
     for (int i = 0; i < ledgers.count && !status; i++)
-        status = ledgers.cards[i].ledger ? 0 : CLI_UNDONE;
+        status = ledgers.cards[i].ledger || ledgers.cards[i].bare ? 0 : CLI_UNDONE;
     ledgers_close(&ledgers);
     return status;
 }

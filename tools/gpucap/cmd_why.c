@@ -231,8 +231,13 @@ int cmd_why(const struct arguments *arguments)
         return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
     if ((status = look_open(&ledgers, arguments)))
         return status;
-    if (!ledgers_choose(&ledgers, arguments->operands[0]))
+    if (!ledgers_choose(&ledgers, arguments->operands[0])) {
         status = look_absent("why", &ledgers, arguments->operands[0]);
+        fputs("gpucap: why:   of a process that has ended only its recording tells: `gpucap run "
+              "--record=FILE`, "
+              "then `gpucap why FILE`\n",
+              stderr);
+    }
     for (int i = 0; i < ledgers.count; i++) {
         for (int j = 0; j < ledgers.cards[i].count; j++) {
             if (!ledgers.cards[i].processes[j].chosen)

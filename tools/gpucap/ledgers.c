@@ -27,12 +27,8 @@ static bool is_open(const struct ledgers *ledgers, const char *uuid)
     return false;
 }
 
-static struct ledgers_card *place_for(struct ledgers *ledgers, const char *uuid)
+struct ledgers_card *ledgers_add_card(struct ledgers *ledgers, const char *uuid)
 {
-    for (int i = 0; i < ledgers->count; i++) {
-        if (!strcmp(ledgers->cards[i].uuid, uuid))
-            return &ledgers->cards[i];
-    }
     if (ledgers->count == LEDGERS_CARDS)
         return NULL;
     struct ledgers_card *card = &ledgers->cards[ledgers->count];
@@ -42,6 +38,24 @@ static struct ledgers_card *place_for(struct ledgers *ledgers, const char *uuid)
     ledgers->count++;
     snprintf(card->uuid, sizeof(card->uuid), "%s", uuid);
     return card;
+}
+
+void ledgers_drop_card(struct ledgers *ledgers)
+{
+    struct ledgers_card *card = &ledgers->cards[--ledgers->count];
+
+    free(card->processes);
+    free(card->unmanaged);
+    *card = (struct ledgers_card){0};
+}
+
+static struct ledgers_card *place_for(struct ledgers *ledgers, const char *uuid)
+{
+    for (int i = 0; i < ledgers->count; i++) {
+        if (!strcmp(ledgers->cards[i].uuid, uuid))
+            return &ledgers->cards[i];
+    }
+    return ledgers_add_card(ledgers, uuid);
 }
 
 static void open_card(const char *uuid, void *argument)
@@ -96,6 +110,7 @@ void ledgers_close(struct ledgers *ledgers)
     for (int i = 0; i < ledgers->count; i++) {
         ledger_close(ledgers->cards[i].ledger);
         free(ledgers->cards[i].processes);
+        free(ledgers->cards[i].unmanaged);
     }
     free(ledgers->cards);
     cards_close(ledgers->nvml);
@@ -107,7 +122,7 @@ int ledgers_complain(const struct ledgers *ledgers, const char *command)
     int count = 0;
 
     for (int i = 0; i < ledgers->count; i++) {
-        if (ledgers->cards[i].ledger)
+        if (ledgers->cards[i].ledger || ledgers->cards[i].bare)
             continue;
         cli_fail("%s: %s", command, ledgers->cards[i].why);
         count++;
@@ -168,6 +183,15 @@ void ledgers_read(struct ledgers *ledgers)
 {
     for (int i = 0; i < ledgers->count; i++)
         read_card(ledgers, &ledgers->cards[i]);
+    qsort(ledgers->cards, (size_t)ledgers->count, sizeof(*ledgers->cards), by_number);
+}
+
+void ledgers_read_facts(struct ledgers *ledgers)
+{
+    for (int i = 0; i < ledgers->count; i++) {
+        if (ledgers->cards[i].bare)
+            cards_read(ledgers->nvml, ledgers->cards[i].uuid, &ledgers->cards[i].facts);
+    }
     qsort(ledgers->cards, (size_t)ledgers->count, sizeof(*ledgers->cards), by_number);
 }
 

@@ -26,6 +26,14 @@ struct ledgers_process {
     char command[LEDGERS_COMMAND]; /* as far as the caller may see it */
 };
 
+/* A process that does not run under gpucap. */
+struct ledgers_unmanaged {
+    pid_t pid;
+    uint64_t used; /* LEDGER_UNLIMITED: not known */
+    char user[LEDGERS_USER];
+    char command[LEDGERS_COMMAND]; /* "" if it is not known */
+};
+
 struct ledgers_card {
     char uuid[LEDGER_UUID];
     struct ledger *ledger; /* NULL: it cannot be opened, and `why` says why */
@@ -33,7 +41,10 @@ struct ledgers_card {
     struct cards_facts facts;
     uint64_t managed, idle; /* sums over the processes */
     int count;
-    struct ledgers_process *processes; /* sorted by job, then by process id */
+    struct ledgers_process *processes;   /* sorted by job, then by process id */
+    bool bare;                           /* there is no ledger, and none was looked for (unmanaged.h) */
+    int unmanaged_count;                 /* 0 until unmanaged_find() */
+    struct ledgers_unmanaged *unmanaged; /* most memory first */
 };
 
 struct ledgers {
@@ -50,6 +61,14 @@ void ledgers_close(struct ledgers *ledgers);
 
 /* Opens ledgers that are new, asks all processes to publish their figures, and reads everything. */
 void ledgers_look(struct ledgers *ledgers);
+
+/* Adds a card behind the last, without a ledger; NULL if there is no room. ledgers_drop_card() removes the
+ * last one again. */
+struct ledgers_card *ledgers_add_card(struct ledgers *ledgers, const char *uuid);
+void ledgers_drop_card(struct ledgers *ledgers);
+
+/* Reads what NVML says of the cards that were added, and sorts them in. */
+void ledgers_read_facts(struct ledgers *ledgers);
 
 /* Reads everything again, without asking. Keeps no choice. */
 void ledgers_read(struct ledgers *ledgers);

@@ -83,7 +83,8 @@ const struct cli_command cli_commands[] = {
     {"ps", "[--json | --prometheus | --owners=PID]", "Show which processes hold how much of each card.",
      "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "
      "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "
-     "the line above. Each process is asked for fresh figures first.",
+     "the line above. Each process is asked for fresh figures first. Processes that do not run under gpucap "
+     "come last, with a dash for what only gpucap knows; NVML must list them.",
      ps_options, CLI_NOTHING, false, cmd_ps},
     {"top", "", "Show processes and cards live, and change limits.",
      "Keys: arrows select, s changes the order, g groups by job, t gives idle memory of the selected process "

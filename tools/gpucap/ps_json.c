@@ -47,6 +47,22 @@ static cJSON *process_object(const struct ledgers_process *process)
     return object;
 }
 
+static void add_unmanaged(cJSON *card_object, const struct ledgers_card *card)
+{
+    cJSON *list = cJSON_AddArrayToObject(card_object, "unmanaged");
+
+    for (int i = 0; i < card->unmanaged_count; i++) {
+        const struct ledgers_unmanaged *process = &card->unmanaged[i];
+        cJSON *object = cJSON_CreateObject();
+
+        cJSON_AddNumberToObject(object, "pid", process->pid);
+        cJSON_AddStringToObject(object, "user", process->user);
+        add_bytes(object, "used", process->used);
+        cJSON_AddStringToObject(object, "command", process->command);
+        cJSON_AddItemToArray(list, object);
+    }
+}
+
 static cJSON *card_object(const struct ledgers_card *card)
 {
     cJSON *object = cJSON_CreateObject();
@@ -62,7 +78,9 @@ static cJSON *card_object(const struct ledgers_card *card)
     }
     if (ledgers_other(card, &other))
         add_bytes(object, "other", other);
-    if (!card->ledger) {
+    if (card->unmanaged_count)
+        add_unmanaged(object, card);
+    if (!card->ledger && !card->bare) {
         cJSON_AddStringToObject(object, "error", card->why);
         return object;
     }

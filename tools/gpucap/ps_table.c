@@ -23,7 +23,7 @@ static const struct {
 } columns[COLUMNS] = {
     [PID] = {"PID", 7, SCOLS_FL_RIGHT},
     [USER] = {"USER", 0.1, SCOLS_FL_TRUNC},
-    [JOB] = {"JOB", JOB_WIDTH, 0},
+    [JOB] = {"JOB", 1, 0},
     [USED] = {"USED", 8, SCOLS_FL_RIGHT},
     [IDLE] = {"IDLE", 8, SCOLS_FL_RIGHT},
     [PEAK] = {"PEAK", 8, SCOLS_FL_RIGHT},
@@ -81,6 +81,24 @@ static int add_row(struct libscols_table *table, const struct ledgers_card *card
            (shares_limit(card, row) ? set(line, LIMIT, "\"") : set_size(line, LIMIT, ledgers_limit(process)));
 }
 
+/* A process that does not run under gpucap: a dash stands for what only gpucap knows. */
+static int add_unmanaged(struct libscols_table *table, const struct ledgers_unmanaged *process)
+{
+    struct libscols_line *line = scols_table_new_line(table, NULL);
+    char pid[WORDS_TEXT], used[WORDS_TEXT];
+
+    if (!line)
+        return -1;
+    snprintf(pid, sizeof(pid), "%d", (int)process->pid);
+    if (process->used == LEDGER_UNLIMITED)
+        snprintf(used, sizeof(used), "-");
+    else
+        words_size(process->used, used);
+    return set(line, PID, pid) || set(line, USER, process->user) || set(line, JOB, "-") ||
+           set(line, USED, used) || set(line, IDLE, "-") || set(line, PEAK, "-") || set(line, LIMIT, "-") ||
+           set(line, COMMAND, process->command);
+}
+
 /* A column that is empty in every row takes no room. */
 static void hide_empty(struct libscols_table *table, const struct ledgers_card *card)
 {
@@ -105,6 +123,8 @@ static int print_processes(const struct ledgers_card *card)
         failed = !scols_table_new_column(table, columns[i].title, columns[i].width, columns[i].flags);
     for (int i = 0; i < card->count && !failed; i++)
         failed = add_row(table, card, i);
+    for (int i = 0; i < card->unmanaged_count && !failed; i++)
+        failed = add_unmanaged(table, &card->unmanaged[i]);
     if (!failed) {
         hide_empty(table, card);
         failed = scols_print_table(table);
@@ -135,15 +155,15 @@ static void print_card(const struct ledgers_card *card)
 
 int part_show(struct ledgers *ledgers)
 {
-    int processes = 0, status = 0;
+    int processes = 0, shown = 0, status = 0;
 
     setlocale(LC_CTYPE, ""); /* for the width of letters */
     for (int i = 0; i < ledgers->count && !status; i++) {
         const struct ledgers_card *card = &ledgers->cards[i];
 
-        if (!card->count)
+        if (!card->count && !card->unmanaged_count)
             continue;
-        if (processes)
+        if (shown++)
             putchar('\n');
         processes += card->count;
         print_card(card);

@@ -53,13 +53,48 @@ static bool read_command(pid_t pid, char *command, size_t size)
     return true;
 }
 
+static void drop_folder(char *command)
+{
+    const char *name = command;
+
+    for (const char *c = command; *c && *c != ' '; c++) {
+        if (*c == '/')
+            name = c + 1;
+    }
+    memmove(command, name, strlen(name) + 1);
+}
+
 /* The program's name without its folder and arguments. */
 static void shorten(char *command)
 {
     command[strcspn(command, " ")] = '\0';
-    const char *slash = strrchr(command, '/');
-    if (slash)
-        memmove(command, slash + 1, strlen(slash + 1) + 1);
+    drop_folder(command);
+}
+
+void who_process(pid_t pid, char *user, size_t user_size, char *command, size_t command_size)
+{
+    char path[PATH_ROOM];
+    struct stat folder;
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    if (stat(path, &folder) == 0)
+        who_user(folder.st_uid, user, user_size);
+    else
+        snprintf(user, user_size, "-");
+    if (!read_command(pid, command, command_size))
+        snprintf(command, command_size, "-");
+    drop_folder(command);
+    words_clean(command);
+}
+
+/* True if the command line begins as the process wrote it down, which may be without its folder; then the
+ * folder is dropped. */
+static bool begins_with(char *command, const char *recorded)
+{
+    if (strncmp(command, recorded, strlen(recorded)) == 0)
+        return true;
+    drop_folder(command);
+    return strncmp(command, recorded, strlen(recorded)) == 0;
 }
 
 void who_command(pid_t pid, uid_t uid, const char *recorded, char *command, size_t size)
@@ -68,8 +103,7 @@ void who_command(pid_t pid, uid_t uid, const char *recorded, char *command, size
 
     /* The same beginning: this is the process that the ledger means, not one of the same number in another
      * PID namespace. */
-    if (!who_owns(pid, uid) || !read_command(pid, command, size) ||
-        strncmp(command, recorded, strlen(recorded)) != 0) {
+    if (!who_owns(pid, uid) || !read_command(pid, command, size) || !begins_with(command, recorded)) {
         snprintf(command, size, "%s", recorded);
         if (!own)
             shorten(command);

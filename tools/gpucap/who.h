@@ -16,6 +16,9 @@ void who_user(uid_t uid, char *name, size_t size);
  * process itself wrote it down when it started. */
 void who_command(pid_t pid, uid_t uid, const char *recorded, char *command, size_t size);
 
+/* Writes user and command line of a process as /proc has them; "-" for what it does not. */
+void who_process(pid_t pid, char *user, size_t user_size, char *command, size_t command_size);
+
 /* True if the process `pid` as /proc knows it belongs to `uid`. A ledger may hold numbers of another PID
  * namespace, or false ones: ask before a signal is sent. */
 bool who_owns(pid_t pid, uid_t uid);

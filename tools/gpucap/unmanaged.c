@@ -1,0 +1,101 @@
+/* unmanaged: see unmanaged.h. */
+#include "tools/gpucap/unmanaged.h"
+
+#include "tools/gpucap/who.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROOM 256 /* processes of a card */
+
+static const struct cards_process *find(const struct cards_process *list, int count, pid_t pid)
+{
+    for (int i = 0; i < count; i++) {
+        if (list[i].pid == pid)
+            return &list[i];
+    }
+    return NULL;
+}
+
+static bool is_managed(const struct ledgers *ledgers, pid_t pid)
+{
+    for (int i = 0; i < ledgers->count; i++) {
+        for (int j = 0; j < ledgers->cards[i].count; j++) {
+            if (ledgers->cards[i].processes[j].entry.pid == pid)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* True if the list has every process of the ledger that has memory. */
+static bool is_of_our_numbers(const struct ledgers_card *card, const struct cards_process *list, int count)
+{
+    for (int i = 0; i < card->count; i++) {
+        const struct ledger_entry *entry = &card->processes[i].entry;
+
+        if (entry->used && !find(list, count, entry->pid))
+            return false;
+    }
+    return true;
+}
+
+static int by_used(const void *a, const void *b)
+{
+    const struct ledgers_unmanaged *x = a, *y = b;
+
+    return x->used != y->used ? (x->used < y->used) - (x->used > y->used)
+                              : (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+static void fill(const struct ledgers *ledgers, struct ledgers_card *card)
+{
+    struct cards_process list[ROOM];
+    const int count = cards_processes(ledgers->nvml, card->uuid, list, ROOM);
+
+    if (count <= 0 || !is_of_our_numbers(card, list, count))
+        return;
+    card->unmanaged = calloc((size_t)count, sizeof(*card->unmanaged));
+    for (int i = 0; card->unmanaged && i < count; i++) {
+        struct ledgers_unmanaged *process = &card->unmanaged[card->unmanaged_count];
+
+        if (is_managed(ledgers, list[i].pid) || find(list, i, list[i].pid))
+            continue;
+        process->pid = list[i].pid;
+        process->used = list[i].used;
+        who_process(process->pid, process->user, sizeof(process->user), process->command,
+                    sizeof(process->command));
+        card->unmanaged_count++;
+    }
+    if (card->unmanaged)
+        qsort(card->unmanaged, (size_t)card->unmanaged_count, sizeof(*card->unmanaged), by_used);
+}
+
+/* Adds a card that NVML lists and that has no ledger; again without it if no process is on it. */
+static void add_card(const char *uuid, void *argument)
+{
+    struct ledgers *ledgers = argument;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        if (!strcmp(ledgers->cards[i].uuid, uuid))
+            return;
+    }
+    struct ledgers_card *card = ledgers_add_card(ledgers, uuid);
+    if (!card)
+        return;
+    card->bare = true;
+    fill(ledgers, card);
+    if (!card->unmanaged_count)
+        ledgers_drop_card(ledgers);
+}
+
+void unmanaged_find(struct ledgers *ledgers)
+{
+    if (!ledgers->nvml)
+        return;
+    for (int i = 0; i < ledgers->count; i++)
+        fill(ledgers, &ledgers->cards[i]);
+    cards_each(ledgers->nvml, add_card, ledgers);
+    ledgers_read_facts(ledgers);
+}
