@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -241,6 +242,13 @@ void screen_start(struct screen *screen, struct spawn_env *env, const char *term
         execv(argv[0], (char *const *)argv);
         _exit(127);
     }
+}
+
+void screen_resize(struct screen *screen, int lines, int columns)
+{
+    const struct winsize size = {.ws_row = (unsigned short)lines, .ws_col = (unsigned short)columns};
+
+    TEST_ASSERT_EQUAL_INT(0, ioctl(screen->terminal, TIOCSWINSZ, &size));
 }
 
 /* Reads what there is; false at the end. */

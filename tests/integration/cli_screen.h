@@ -37,6 +37,8 @@ void screen_await_above(struct screen *screen, const char *upper, const char *lo
 bool screen_shows(const struct screen *screen, const char *text);
 /* The number of the line that has the text; fails the test if there is none. */
 int screen_line_of(const struct screen *screen, const char *text);
+/* Makes the window smaller than it was. */
+void screen_resize(struct screen *screen, int lines, int columns);
 void screen_type(struct screen *screen, const char *keys);
 /* Reads until the program has ended; returns its exit status. */
 int screen_end(struct screen *screen);

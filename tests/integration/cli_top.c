@@ -69,6 +69,20 @@ static void test_screen_has_cards_processes_and_keys(void)
     quit();
 }
 
+static void test_a_small_window_names_the_card_first(void)
+{
+    members_start(members_sim_uuid(), "night.run_with-long-name", 8192, 5222, 1946);
+    start_top("vt100");
+    screen_await(&screen, "  1 process  ", true);
+    screen_await(&screen, " night.run_w+ ", true); /* a name that is cut has a mark */
+    screen_resize(&screen, SCREEN_LINES, 40);
+    screen_await(&screen, "16.0G #3.2G =1.9G", true);
+    screen_await(&screen, "GPU 0 ", true);
+    screen_resize(&screen, 8, 40);
+    screen_await(&screen, "1 card: make the window higher", true);
+    quit();
+}
+
 /* A line below the card's bar, which takes its place only while there is something to say. */
 static void test_min_and_high_of_jobs_have_a_line(void)
 {
@@ -276,6 +290,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_screen_has_cards_processes_and_keys);
+    RUN_TEST(test_a_small_window_names_the_card_first);
     RUN_TEST(test_min_and_high_of_jobs_have_a_line);
     RUN_TEST(test_figures_and_processes_follow);
     RUN_TEST(test_last_minute_is_drawn_with_what_the_terminal_has);

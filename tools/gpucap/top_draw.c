@@ -88,25 +88,38 @@ static bool parts_of(const struct ledgers_card *card, uint64_t parts[PARTS])
     return ledgers_other(card, &parts[OTHER]);
 }
 
-static void draw_figures(int y, const struct ledgers_card *card)
+/* Writes size and parts of a card: "16.0G  # used 3.5G  = idle 0 ...", or in a narrow window "16.0G #3.5G =0
+ * ...". Returns the length. */
+static int list_parts(const struct ledgers_card *card, bool narrow, char figures[LINE_MAX_BYTES])
 {
     static const char *const names[PARTS] = {
-        [USED] = "used", [IDLE] = "idle", [OTHER] = "other", [FREE] = "free"};
-    char figures[LINE_MAX_BYTES], text[WORDS_TEXT], title[LINE_MAX_BYTES];
+        [USED] = " used ", [IDLE] = " idle ", [OTHER] = " other ", [FREE] = " free "};
+    char text[WORDS_TEXT];
     uint64_t parts[PARTS];
     const bool other = parts_of(card, parts);
     int used = 0;
 
     figures[0] = '\0';
     if (card->facts.known)
-        used = snprintf(figures, sizeof(figures), "%s", words_short(card->facts.total, text));
+        used = snprintf(figures, LINE_MAX_BYTES, "%s", words_short(card->facts.total, text));
     for (int i = 0; i < PARTS; i++) {
         if ((i == OTHER && !other) || (i == FREE && !card->facts.known))
             continue;
-        used += snprintf(figures + used, sizeof(figures) - (size_t)used, "  %c %s %s", letters[i], names[i],
-                         words_short(parts[i], text));
+        used += snprintf(figures + used, LINE_MAX_BYTES - (size_t)used, "%s%c%s%s", narrow ? " " : "  ",
+                         letters[i], narrow ? "" : names[i], words_short(parts[i], text));
     }
-    snprintf(title, sizeof(title), "%s  %s", ledgers_card_name(card), card->facts.name);
+    return used;
+}
+
+static void draw_figures(int y, const struct ledgers_card *card)
+{
+    char figures[LINE_MAX_BYTES], title[LINE_MAX_BYTES];
+    const int name = snprintf(title, sizeof(title), "%s", ledgers_card_name(card));
+    int used = list_parts(card, false, figures);
+
+    if (name + 1 + used > COLS)
+        used = list_parts(card, true, figures);
+    snprintf(title + name, sizeof(title) - (size_t)name, "  %s", card->facts.name);
     put(y, 0, used + 2 < COLS ? COLS - used - 1 : COLS, title);
     put(y, used < COLS ? COLS - used : 0, used < COLS ? used : COLS, figures);
 }
@@ -154,12 +167,13 @@ static int draw_cards(const struct top *top, int y)
 
     for (int i = 0; i < top->ledgers->count; i++) {
         const struct ledgers_card *card = &top->ledgers->cards[i];
+        const int left = top->ledgers->count - i;
         char bounds[LINE_MAX_BYTES];
         const bool bar = card->facts.known, bounded = list_bounds(card, bounds, sizeof(bounds));
 
         if (y + bar + bounded >= end) {
-            mvprintw(y++, 0, "and %d more card%s", top->ledgers->count - i,
-                     top->ledgers->count - i == 1 ? "" : "s");
+            mvprintw(y++, 0, i ? "and %d more card%s" : "%d card%s: make the window higher", left,
+                     left == 1 ? "" : "s");
             break;
         }
         if (!card->ledger) {
@@ -269,6 +283,8 @@ static void draw_row(const struct top *top, int y, int number)
     put(y, PID_AT, PID_WIDTH, group ? "      -" : pid);
     put(y, layout.user, layout.user_width, row->process->user);
     put(y, layout.job, layout.job_width, row->process->entry.job);
+    if ((int)strlen(row->process->entry.job) > layout.job_width) /* as ps marks a name that is cut */
+        mvaddch(y, layout.job + layout.job_width - 1, '+');
     for (int i = 0, x = layout.sizes; i < SIZES && x + FIGURE_WIDTH <= COLS; i++, x += FIGURE_WIDTH)
         mvprintw(y, x, " %6s", words_short(sizes[i], text));
     if (layout.command <= COLS)
@@ -343,7 +359,10 @@ static void draw_title(const struct top *top)
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof(clock), "%H:%M:%S", &parts);
     snprintf(line, sizeof(line), "gpucap top  %.30s  %s  %d %s  sorted by %s", host, clock, top->count,
-             top->by_job ? "jobs" : "processes", top_order_name(top->order));
+             top->by_job       ? top->count == 1 ? "job" : "jobs"
+             : top->count == 1 ? "process"
+                               : "processes",
+             top_order_name(top->order));
     attron(A_BOLD);
     put(0, 0, COLS, line);
     attroff(A_BOLD);
