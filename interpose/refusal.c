@@ -75,9 +75,9 @@ static const char *origin(const struct device *device, bool is_job, uint64_t lim
 /* Returns what the job's other processes have leased. */
 static uint64_t used_by_others(const struct ledger *ledger)
 {
-    const uint64_t all = ledger_used(ledger), lease = ledger_lease(ledger);
+    const uint64_t all = ledger_used(ledger);
 
-    return all > lease ? all - lease : 0;
+    return sums_minus(all, ledger_lease(ledger));
 }
 
 /* Prints how the job's memory divides between this process and the others. */

@@ -116,7 +116,7 @@ static uint64_t quick_room(const struct account *account)
     if (!shares(account))
         return trusted;
     const uint64_t lease = ledger_lease(account->ledger), used = taken(&state);
-    return sums_smaller(trusted, lease > used ? lease - used : 0);
+    return sums_smaller(trusted, sums_minus(lease, used));
 }
 
 /* Returns what the driver has given to this process, as far as is known. */
@@ -124,7 +124,7 @@ static uint64_t held(const struct account *account)
 {
     const uint64_t used = sums_add(account->state.measured, account->state.unmeasured);
 
-    return used > account->freed ? used - account->freed : 0;
+    return sums_minus(used, account->freed);
 }
 
 static void leave(struct account *account)
@@ -504,7 +504,7 @@ static uint64_t room_beside_others(struct account *account)
 
     enter(account);
     struct limit_state state = state_of(account);
-    state.limit = sums_smaller(account->state.limit, max > others ? max - others : 0);
+    state.limit = sums_smaller(account->state.limit, sums_minus(max, others));
     leave(account);
     return limit_room(&state);
 }

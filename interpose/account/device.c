@@ -8,6 +8,7 @@
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/lock.h"
+#include "interpose/base/sums.h"
 #include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 
@@ -76,7 +77,7 @@ static int free_on_device(void *context, uint64_t *bytes)
 
     if (estimate_device(context, &used))
         return measure_free(&device->card, bytes);
-    *bytes = used > device->total ? 0 : device->total - used;
+    *bytes = sums_minus(device->total, used);
     return 0;
 }
 
@@ -106,9 +107,9 @@ static bool exists(CUdevice ordinal)
 
 static uint64_t limit_of(const struct device *device)
 {
-    const uint64_t own = atomic_load(&device->own), job = device->ledger ? ledger_max(device->ledger) : own;
+    const uint64_t own = atomic_load(&device->own);
 
-    return own < job ? own : job;
+    return device->ledger ? sums_smaller(own, ledger_max(device->ledger)) : own;
 }
 
 bool device_job_binds(const struct device *device)
@@ -116,7 +117,7 @@ bool device_job_binds(const struct device *device)
     if (!device->ledger || !ledger_shares(device->ledger))
         return false;
     const uint64_t max = ledger_max(device->ledger), all = ledger_used(device->ledger);
-    const uint64_t lease = ledger_lease(device->ledger), others = all > lease ? all - lease : 0;
+    const uint64_t others = sums_minus(all, ledger_lease(device->ledger));
 
     return others >= max || atomic_load(&device->own) >= max - others;
 }

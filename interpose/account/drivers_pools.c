@@ -38,7 +38,7 @@ static uint64_t idle_in(CUmemoryPool pool)
 {
     const uint64_t held = reserved_by(pool), used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 
-    return held > used ? held - used : 0;
+    return sums_minus(held, used);
 }
 
 static struct drivers_pool *find(CUmemoryPool pool)
@@ -99,7 +99,7 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool)
     if (now == before)
         return 0;
     const uint64_t last = atomic_exchange(&pool->reserved, now);
-    return now > last ? now - last : 0;
+    return sums_minus(now, last);
 }
 
 static void begin_visit(void)

@@ -16,6 +16,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/files.h"
+#include "interpose/base/sums.h"
 
 #define SPINS      200   /* tries before a thread sleeps; the lock is held for less than 1 us */
 #define NAP_MS     1     /* between two checks whether the owner is alive */
@@ -358,17 +359,16 @@ static uint64_t room_of(const struct ledger_job *job)
 {
     const uint64_t max = atomic_load(&job->max), sum = atomic_load(&job->sum);
 
-    return max == LEDGER_UNLIMITED ? LEDGER_UNLIMITED : max > sum ? max - sum : 0;
+    return max == LEDGER_UNLIMITED ? LEDGER_UNLIMITED : sums_minus(max, sum);
 }
 
 static void set_lease(struct ledger *ledger, uint64_t lease)
 {
-    const uint64_t sum = atomic_load(&ledger->job->sum);
-    const uint64_t others = sum > ledger->lease ? sum - ledger->lease : 0;
+    const uint64_t others = sums_minus(atomic_load(&ledger->job->sum), ledger->lease);
 
     atomic_store(&ledger->file->slots[ledger->slot].lease, lease);
     ledger->lease = lease;
-    atomic_store(&ledger->job->sum, others > UINT64_MAX - lease ? UINT64_MAX : others + lease);
+    atomic_store(&ledger->job->sum, sums_add(others, lease));
 }
 
 int ledger_raise(struct ledger *ledger, uint64_t least, uint64_t spare)

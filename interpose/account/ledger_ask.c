@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 
 #define POLL_MS      50         /* the death of a process wakes no other */
 #define ANSWER_MS    10         /* the same while answers are awaited, which take a millisecond */
@@ -63,23 +64,24 @@ static uint64_t in_vain_at(const struct ledger_slot *slot)
     return UINT64_C(1) << 32 | atomic_load(&slot->answered);
 }
 
-static bool is_deaf(const struct ledger *ledger, int slot)
+static bool owes_answer(const struct ledger *ledger, int slot)
 {
     return atomic_load(&ledger->in_vain[slot]) == in_vain_at(&ledger->file->slots[slot]);
 }
 
-static void note_silence(struct ledger *ledger, int slot)
+static void note_no_answer(struct ledger *ledger, int slot)
 {
-    if (is_deaf(ledger, slot))
+    if (owes_answer(ledger, slot))
         return;
     atomic_store(&ledger->silent_since[slot], clock_ms());
     atomic_store(&ledger->in_vain[slot], in_vain_at(&ledger->file->slots[slot]));
 }
 
 /* Returns true if the process of a slot has owed an answer for so long that it may have been stopped. */
-static bool is_silent(const struct ledger *ledger, int slot)
+static bool owes_for_long(const struct ledger *ledger, int slot)
 {
-    return is_deaf(ledger, slot) && clock_ms() >= atomic_load(&ledger->silent_since[slot]) + LEDGER_SLOW_MS;
+    return owes_answer(ledger, slot) &&
+           clock_ms() >= atomic_load(&ledger->silent_since[slot]) + LEDGER_SLOW_MS;
 }
 
 /* Asks the other processes that `may_ask` chooses. Those that still owe this process an answer are not waited
@@ -92,7 +94,7 @@ static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledge
 
         if (!may_ask(ledger, i) || !ledger_alive(ledger, i))
             continue;
-        const bool answers = !is_deaf(ledger, i);
+        const bool answers = !owes_answer(ledger, i);
         const uint32_t question = ledger_put(ledger, slot, bytes);
         if (answers) {
             asked->of[asked->count].slot = i;
@@ -113,7 +115,7 @@ static void hear_answers(struct ledger *ledger, const struct asked *asked, uint6
         if (has_answered(&ledger->file->slots[slot], asked->of[i].question))
             atomic_store(&ledger->in_vain[slot], 0);
         else
-            note_silence(ledger, slot);
+            note_no_answer(ledger, slot);
     }
 }
 
@@ -121,10 +123,7 @@ static void hear_answers(struct ledger *ledger, const struct asked *asked, uint6
  * job's min. */
 static uint64_t lendable(const struct ledger *ledger, int slot)
 {
-    const uint64_t idle = atomic_load(&ledger->file->slots[slot].cached),
-                   spare = ledger_above_min(ledger, slot);
-
-    return idle < spare ? idle : spare;
+    return sums_smaller(atomic_load(&ledger->file->slots[slot].cached), ledger_above_min(ledger, slot));
 }
 
 /* Puts a question to each of the asked processes: for its part of the bytes that it may lend, until `bytes`
@@ -135,7 +134,7 @@ static void share_out(struct ledger *ledger, uint64_t bytes, struct asked *asked
 
     for (int i = 0; i < asked->count && bytes; i++) {
         struct ledger_slot *slot = &ledger->file->slots[asked->of[i].slot];
-        const uint64_t idle = lendable(ledger, asked->of[i].slot), part = idle < bytes ? idle : bytes;
+        const uint64_t part = sums_smaller(lendable(ledger, asked->of[i].slot), bytes);
 
         if (!part)
             continue;
@@ -203,12 +202,11 @@ uint64_t ledger_live_of_others(const struct ledger *ledger)
 
         if (!ledger_is_neighbour(ledger, i))
             continue;
-        const uint64_t used = atomic_load(&slot->used), cached = atomic_load(&slot->cached);
-        uint64_t live = used > cached ? used - cached : 0;
+        uint64_t live = sums_minus(atomic_load(&slot->used), atomic_load(&slot->cached));
 
-        if (is_deaf(ledger, i)) /* its figures are old */
-            live = is_silent(ledger, i) ? atomic_load(&slot->lease) : 0;
-        sum = live > UINT64_MAX - sum ? UINT64_MAX : sum + live;
+        if (owes_answer(ledger, i)) /* its figures are old */
+            live = owes_for_long(ledger, i) ? atomic_load(&slot->lease) : 0;
+        sum = sums_add(sum, live);
     }
     return sum;
 }
@@ -221,7 +219,7 @@ uint64_t ledger_used_by_others(const struct ledger *ledger)
         const uint64_t used = atomic_load(&ledger->file->slots[i].used);
 
         if (used && ledger_is_neighbour(ledger, i))
-            sum = used > UINT64_MAX - sum ? UINT64_MAX : sum + used;
+            sum = sums_add(sum, used);
     }
     return sum;
 }
@@ -414,7 +412,7 @@ static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least,
     if (locked)
         return locked;
     struct ledger_turn turn = {.ticket = ++ledger->job->tickets};
-    const uint64_t more = least > ledger->lease ? least - ledger->lease : 0;
+    const uint64_t more = sums_minus(least, ledger->lease);
     atomic_store(&slot->waits_for, more);
     atomic_store(&slot->asked, asked ? asked : more);
     atomic_store(&slot->ticket, turn.ticket);

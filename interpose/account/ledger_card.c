@@ -249,7 +249,7 @@ int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, ui
 {
     struct ledger_turn turn = {.ticket = *ticket};
     const uint64_t start = clock_ms();
-    const struct timespec last = clock_after((until > start ? until - start : 0) * 1000000U);
+    const struct timespec last = clock_after(sums_minus(until, start) * 1000000U);
     struct ledger_slot *slot = ledger_own_slot(ledger);
     int rc = -ETIMEDOUT;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 
 #define SIZING_MS     3000                /* limit for another process to make its first context */
 #define CONTEXT_LEAST (UINT64_C(1) << 20) /* figures outside are ignored */
@@ -33,7 +34,7 @@ static void note_peak(const struct ledger *ledger)
 
     if (leased <= before || add_used(ledger, false) <= before)
         return;
-    const uint64_t used = add_used(ledger, true), now = used < leased ? used : leased;
+    const uint64_t now = sums_smaller(add_used(ledger, true), leased);
     while (before < now && !atomic_compare_exchange_weak(&ledger->job->peak, &before, now))
         ;
 }

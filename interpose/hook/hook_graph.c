@@ -311,29 +311,11 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 }
 
 #define SUFFIX
-#include "interpose/hook/hook_graph_params.inc"
+#include "interpose/hook/hook_graph_launch.inc"
 #undef SUFFIX
 #define SUFFIX _ptsz
-#include "interpose/hook/hook_graph_params.inc"
+#include "interpose/hook/hook_graph_launch.inc"
 #undef SUFFIX
-
-#define LAUNCH_HOOKS(suffix)                                                                                 \
-    CUresult cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)                                        \
-    {                                                                                                        \
-        const uintptr_t key = streams_key##suffix(stream);                                                   \
-                                                                                                             \
-        return ALLOCATING(exec, key, STREAM##suffix(stream),                                                 \
-                          STREAMS_SUBMIT(key, driver.cuGraphLaunch##suffix(exec, stream)));                  \
-    }                                                                                                        \
-                                                                                                             \
-    CUresult cuGraphUpload##suffix(CUgraphExec exec, CUstream stream)                                        \
-    {                                                                                                        \
-        return ALLOCATING(exec, streams_key##suffix(stream), STREAM##suffix(stream),                         \
-                          driver.cuGraphUpload##suffix(exec, stream));                                       \
-    }
-
-LAUNCH_HOOKS()
-LAUNCH_HOOKS(_ptsz)
 
 /* Forgets the graph before the driver's call: right after it another thread may get the same handle. */
 CUresult cuGraphExecDestroy(CUgraphExec exec)
