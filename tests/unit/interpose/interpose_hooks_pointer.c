@@ -73,7 +73,7 @@ CUcontext pools_owner(CUcontext context)
     return (CUcontext)((uintptr_t)context + 1);
 }
 
-void pools_not_alone(void)
+void pools_distrust(void)
 {
     fake.not_alone++;
 }
@@ -103,7 +103,7 @@ int pool_expose(struct pool *of, uint64_t address)
     return fake.expose_rc;
 }
 
-void pool_settle(struct pool *of)
+void pool_wait_all(struct pool *of)
 {
     (void)of;
     TEST_ASSERT_EQUAL_INT_MESSAGE(1, fake.exposed, "first exposed, so that no later free is missed");

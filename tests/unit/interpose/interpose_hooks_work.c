@@ -69,14 +69,14 @@ uintptr_t streams_new_key(void)
     return THREAD_KEY;
 }
 
-bool streams_work_slow(uintptr_t key)
+bool streams_submit_slow(uintptr_t key)
 {
     happen('w');
     fake.key = key;
     return fake.foreign;
 }
 
-void streams_worked(void)
+void streams_submit_end(void)
 {
     happen('W');
 }
