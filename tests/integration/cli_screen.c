@@ -222,7 +222,8 @@ void screen_start(struct screen *screen, struct spawn_env *env, const char *term
     const struct winsize size = {.ws_row = SCREEN_LINES, .ws_col = SCREEN_COLUMNS};
     /* env(1) gives the program its environment, so that forkpty can start it. */
     static const char *const names[] = {"HOME",         "GPUCAP_LEDGER", "GPUCAP_LIB", "GPUCAP_SIM_ID",
-                                        "ASAN_OPTIONS", "UBSAN_OPTIONS", "LC_ALL",     "NO_COLOR"};
+                                        "ASAN_OPTIONS", "UBSAN_OPTIONS", "LC_ALL",     "NO_COLOR",
+                                        "COLUMNS",      "LINES"};
 
     memset(screen, 0, sizeof(*screen));
     erase_all(screen);

@@ -161,7 +161,8 @@ static bool open_pipes(struct run *r, const struct spawn_options *o, int ends[PI
 static bool is_refusal(const char *line)
 {
     static const char *const begins[] = {"gpucap: out of memory on device ", "gpucap:   this process uses ",
-                                         "gpucap:   `gpucap why ", "gpucap:   who held the memory: "};
+                                         "gpucap:   `gpucap why ",
+                                         "gpucap:   who held the memory: ", "gpucap: waiting for "};
 
     for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
         if (!strncmp(line, begins[i], strlen(begins[i])))
@@ -170,7 +171,7 @@ static bool is_refusal(const char *line)
     return false;
 }
 
-/* Moves the library's lines about refusals out of err. */
+/* Moves the library's lines about refusals and long waits out of err. */
 static void take_refusals(struct spawn_result *result)
 {
     char *to = result->err, *said = spawn_alloc(NULL, result->err_len + 1), *end = said;

@@ -27,7 +27,7 @@ struct spawn_env; /* an environment and the options of a run */
 struct spawn_options {
     const char *input;  /* what the program reads on stdin; NULL: /dev/null */
     size_t input_len;   /* 0: strlen(input) */
-    double timeout_s;   /* 0: 100 s, below ctest's 120 s, so that the test can still print its output */
+    double timeout_s;   /* 0: 250 s, below ctest's 300 s, so that the test can still print its output */
     const char *folder; /* working directory; NULL: the caller's */
 };
 
@@ -39,11 +39,11 @@ struct spawn_result {
     size_t out_len;
     char *err; /* stderr, the same; without what stands in `refusals` */
     size_t err_len;
-    char *refusals; /* the lines in which the library says that it has refused memory */
+    char *refusals; /* the lines in which the library says that it has refused memory, or waits for long */
 };
 
-/* The caller's environment without LD_PRELOAD, LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and every GPUCAP_* but
- * GPUCAP_BUILD, and with a GPUCAP_LEDGER of this test's own. */
+/* The caller's environment without LD_PRELOAD, LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES, COLUMNS, LINES,
+ * NO_COLOR and every GPUCAP_* but GPUCAP_BUILD, and with a GPUCAP_LEDGER of this test's own. */
 struct spawn_env *spawn_env_new(void);
 void spawn_env_free(struct spawn_env *env);
 void spawn_env_set(struct spawn_env *env, const char *name, const char *value);

@@ -34,7 +34,14 @@ void *spawn_alloc(void *old, size_t bytes)
 
 static bool steers_the_run(const char *entry)
 {
-    static const char *const names[] = {"LD_PRELOAD=", "LD_LIBRARY_PATH=", "CUDA_VISIBLE_DEVICES="};
+    static const char *const names[] = {"LD_PRELOAD=",
+                                        "LD_LIBRARY_PATH=",
+                                        "CUDA_VISIBLE_DEVICES=",
+                                        "COLUMNS=",
+                                        "LINES=",
+                                        "NO_COLOR=",
+                                        "LC_ALL=",
+                                        "LANG="};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (!strncmp(entry, names[i], strlen(names[i])))
             return true;
@@ -64,6 +71,7 @@ struct spawn_env *spawn_env_new(void)
             env->vars[env->count++] = strdup(environ[i]);
     }
     env->vars[env->count] = NULL;
+    spawn_env_set(env, "LANG", "C.UTF-8");
     set_ledger(env, spawn_sim_id());
     return env;
 }
