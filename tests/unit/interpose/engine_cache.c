@@ -9,7 +9,7 @@
 
 #include "interpose/pool/small.h"
 
-#define SECONDS   60 /* ends a process that waits for a lock it holds */
+#define SECONDS   250 /* ends a process that waits for a lock it holds */
 #define STREAM(n) (0x10000 + (uintptr_t)(n)*0x100)
 
 static struct pool pool;

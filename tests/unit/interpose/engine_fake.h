@@ -9,6 +9,7 @@
 #ifndef GPUCAP_TESTS_ENGINE_FAKE_H
 #define GPUCAP_TESTS_ENGINE_FAKE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -72,6 +73,9 @@ uint64_t fake_physical(void);
 uint64_t fake_mapped(void);
 /* Is all of it mapped with access? */
 bool fake_usable(uint64_t start, uint64_t bytes);
+
+/* The library's clock stands: it waits for other threads as long as they need. */
+extern atomic_bool fake_clock_stands;
 
 /* Submits work on a block to a stream (0 .. FAKE_STREAMS - 1). `block` names the block: work of one
  * block may overlap in time with that of another on the same bytes only in one stream. With 0 bytes it

@@ -256,7 +256,8 @@ static void capture_waits_for_a_record(void)
 {
     pthread_t thread;
 
-    alarm(60); /* it would be for ever */
+    alarm(250); /* it would be for ever */
+    atomic_store(&fake_clock_stands, true);
     open_fence();
     CHECK(capture_exclude());
     CHECK(pthread_create(&thread, NULL, begin_aside, NULL) == 0);

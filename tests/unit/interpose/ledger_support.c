@@ -182,7 +182,7 @@ static int64_t fork_child(struct ledger *ledger, int orders, int answers)
     const pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, 0);
-        alarm(60); /* if a test fails, it does not stay for ever */
+        alarm(250); /* if a test fails, it does not stay for ever */
         ledger_after_fork(ledger);
         close(orders);
         close(answers);
