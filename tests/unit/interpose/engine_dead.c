@@ -105,6 +105,25 @@ static void test_the_sweep_unmaps_old_places_when_their_work_is_done(void)
     TEST_ASSERT_TRUE(fake_child(swept));
 }
 
+/* The driver refuses to unmap one of them, once. */
+static void refused(void)
+{
+    stitch();
+    finish_work();
+    model.pool.dead_kept = 0;
+    fake_fail(1U << FAKE_UNMAP, 1, 0);
+    pool_sweep(&model.pool);
+    CHECK(fake_failed() == 1 && model.pool.dead_count == 1);
+    pool_sweep(&model.pool);
+    CHECK(model.pool.dead_count == 0 && places_left() == 0);
+    model_close(&model);
+}
+
+static void test_an_old_place_that_the_driver_keeps_is_unmapped_later(void)
+{
+    TEST_ASSERT_TRUE(fake_child(refused));
+}
+
 /* A block of moved chunks that other devices may reach. */
 static void exposed(void)
 {
@@ -292,6 +311,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps);
     RUN_TEST(test_the_sweep_unmaps_old_places_when_their_work_is_done);
+    RUN_TEST(test_an_old_place_that_the_driver_keeps_is_unmapped_later);
     RUN_TEST(test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too);
     RUN_TEST(test_trim_unmaps_old_places_before_it_gives_their_memory_back);
     RUN_TEST(test_the_end_of_the_pool_unmaps_old_places);

@@ -197,6 +197,17 @@ static void test_memory_without_a_context_outlives_every_context(void)
     take(2, false);
 }
 
+static void test_what_is_reserved_has_room_however_late_it_comes(void)
+{
+    for (unsigned i = 0; i < 5000; i++)
+        TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+    TEST_ASSERT_NULL(blocks_check());
+    for (unsigned i = 0; i < 5000; i++)
+        blocks_add(&(struct block){.key = key_of(4 * i), .kind = BLOCKS_LINEAR, .bytes = i});
+    TEST_ASSERT_NULL(blocks_check());
+    TEST_ASSERT_EQUAL_UINT64(5000, blocks_count());
+}
+
 static void test_an_empty_table_knows_nothing(void)
 {
     struct block out;
@@ -366,6 +377,7 @@ int main(void)
     RUN_TEST(test_one_number_may_be_an_address_and_several_handles);
     RUN_TEST(test_any_free_finds_any_address);
     RUN_TEST(test_memory_without_a_context_outlives_every_context);
+    RUN_TEST(test_what_is_reserved_has_room_however_late_it_comes);
     RUN_TEST(test_an_empty_table_knows_nothing);
     RUN_TEST(test_the_end_of_a_context_with_many_blocks_is_quick);
     RUN_TEST(test_threads_find_their_own_blocks_and_no_others);

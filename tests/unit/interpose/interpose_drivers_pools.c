@@ -22,12 +22,14 @@ static struct fake {
     uint64_t busy;      /* idle bytes with work on them: a trim leaves them */
     uint64_t meanwhile; /* bytes that the program frees and gives back during the trim */
 } pools[POOLS];
+static CUresult result;    /* of all calls about a pool */
 static uint64_t graphs[2]; /* held for graphs of each card */
 static int trims;
 static CUstreamCaptureMode mode;    /* the thread's */
 static CUmemoryPool ends_meanwhile; /* another thread destroys it during a trim; NULL: none */
 static pthread_t other;
 static atomic_bool has_begun, is_destroyed;
+static CUresult trim_result;
 
 static CUmemoryPool handle(uintptr_t number)
 {
@@ -40,7 +42,7 @@ static CUresult CUDAAPI get_attribute(CUmemoryPool pool, CUmemPool_attribute whi
 
     *(cuuint64_t *)value =
         which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pools[number].reserved : pools[number].used;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *exchanged)
@@ -87,6 +89,8 @@ static CUresult CUDAAPI trim_to(CUmemoryPool pool, size_t least)
     if (ends_meanwhile)
         let_another_destroy();
     trims++;
+    if (trim_result != CUDA_SUCCESS)
+        return trim_result;
     struct fake *fake = &pools[(uintptr_t)pool % POOLS];
     fake->used -= fake->meanwhile;
     fake->reserved = fake->used + fake->busy;
@@ -123,6 +127,7 @@ void setUp(void)
     trims = 0;
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     ends_meanwhile = NULL;
+    result = trim_result = CUDA_SUCCESS;
 }
 
 void tearDown(void) {}
@@ -140,6 +145,25 @@ static void test_growth_counts_once_and_from_when_the_pool_was_first_seen(void)
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
     TEST_ASSERT_EQUAL_PTR(pool, drivers_pools_find(handle(10), 0));
     drivers_pools_destroy(handle(10));
+}
+
+static void test_a_figure_that_the_driver_does_not_give_is_none(void)
+{
+    pools[11] = (struct fake){.reserved = 100, .used = 40};
+    struct drivers_pool *pool = drivers_pools_find(handle(11), 0);
+
+    TEST_ASSERT_EQUAL_UINT64(60, drivers_pools_idle(pool));
+    pools[11].used = 120; /* taken between the two questions */
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_idle(pool));
+    pools[11].used = 40;
+    result = CUDA_ERROR_INVALID_VALUE; /* destroyed meanwhile */
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_idle(pool));
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_reserved(pool));
+    result = CUDA_SUCCESS;
+    trim_result = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(0, drivers_pools_give(0), "refused");
+    TEST_ASSERT_FALSE(drivers_pools_trim(0));
+    drivers_pools_destroy(handle(11));
 }
 
 static void test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again(void)
@@ -246,6 +270,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_growth_counts_once_and_from_when_the_pool_was_first_seen);
+    RUN_TEST(test_a_figure_that_the_driver_does_not_give_is_none);
     RUN_TEST(test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again);
     RUN_TEST(test_sums_are_of_one_card_and_include_its_current_pool);
     RUN_TEST(test_what_a_trim_gave_back_is_told);

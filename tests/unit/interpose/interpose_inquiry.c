@@ -3,9 +3,11 @@
 #include "interpose/account/inquiry.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <unity.h>
@@ -105,6 +107,23 @@ static void test_a_request_that_cannot_be_put_leaves_nothing_behind(void)
     TEST_ASSERT_EQUAL_INT(0, mkdir(folder, 0700));
 }
 
+static void test_an_answer_that_is_not_written_whole_does_not_count(void)
+{
+    struct rlimit before, little;
+
+    memset(answer, 'x', sizeof(answer) - 1);
+    answer[sizeof(answer) - 1] = '\0';
+    signal(SIGXFSZ, SIG_IGN);
+    TEST_ASSERT_EQUAL_INT(0, getrlimit(RLIMIT_FSIZE, &before));
+    little = before;
+    little.rlim_cur = 4096; /* as on a full disk */
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_FSIZE, &little));
+    const int rc = inquiry_answer(folder, answer);
+    setrlimit(RLIMIT_FSIZE, &before);
+    TEST_ASSERT_EQUAL_INT(-EIO, rc);
+    TEST_ASSERT_EQUAL_INT(-ENOENT, inquiry_hear(folder, getpid(), geteuid(), answer));
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -115,6 +134,7 @@ int main(void)
     RUN_TEST(test_a_long_request_is_refused);
     RUN_TEST(test_files_that_others_could_have_made_do_not_count);
     RUN_TEST(test_a_request_that_cannot_be_put_leaves_nothing_behind);
+    RUN_TEST(test_an_answer_that_is_not_written_whole_does_not_count);
     rmdir(folder);
     return UNITY_END();
 }

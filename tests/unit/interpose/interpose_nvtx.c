@@ -100,6 +100,12 @@ static void test_ranges_leave_names_to_the_program(void)
     }
     TEST_ASSERT_LESS_OR_EQUAL_INT(TAGS_RANGES, made);
     TEST_ASSERT_TRUE(tags_set("the program's"));
+    for (made = 0; snprintf(name, sizeof(name), "own %d", made) && tags_set(name); made++)
+        TEST_ASSERT_LESS_THAN_UINT16(TAGS_MAX, tags_current);
+    TEST_ASSERT_EQUAL_UINT16_MESSAGE(0, tags_current, "what finds no room has no tag");
+    TEST_ASSERT_EQUAL_STRING("", tags_name(TAGS_MAX));
+    snprintf(name, sizeof(name), "own %d", made - 1);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(name, tags_name(TAGS_MAX - 1), "all places are used");
     TEST_ASSERT_TRUE(tags_set(""));
 }
 
