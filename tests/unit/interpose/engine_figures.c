@@ -113,7 +113,9 @@ static void by_card(void)
     CHECK(pool_held_on(3) == 8 * MIB && pool_held_on(0) == 0);
     CHECK(pool_free(&model.pool, address, true) == 0);
     CHECK(pool_reclaimable(&model.pool) == 8 * MIB); /* the thread has kept it */
+    const uint64_t given_back = atomic_load(&pool_given_back);
     CHECK(pool_trim(&model.pool, UINT64_MAX) == 8 * MIB && pool_held_on(3) == 0);
+    CHECK(atomic_load(&pool_given_back) > given_back); /* a thread that was refused tries again */
     model.pool.ordinal = 0;
     model_close(&model);
 }

@@ -259,6 +259,21 @@ static void test_with_much_room_the_last_range_is_taken_only_if_no_other_fits(vo
     TEST_ASSERT_NULL(ranges_check(&ranges));
 }
 
+/* The same below the border, behind which large blocks lie. */
+static void test_with_much_room_the_last_small_range_is_taken_only_if_no_other_fits(void)
+{
+    const uint64_t start = ranges.base, quarter = RANGES_PAGE / 4, last = start + 3 * quarter;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    ranges_map(&ranges, ranges.border, RANGES_PAGE, 0);
+    ranges_map(&ranges, start, RANGES_PAGE, 0);
+    TEST_ASSERT_NOT_NULL(ranges_take_at(&ranges, start + 2 * quarter, quarter));
+    ranges.roomy = true;
+    for (uint64_t i = 0; i < 2; i++)
+        TEST_ASSERT_EQUAL_UINT64(start + i * quarter, ranges_take(&ranges, RANGES_SMALL, quarter)->start);
+    TEST_ASSERT_EQUAL_UINT64(last, ranges_take(&ranges, RANGES_SMALL, quarter)->start);
+}
+
 static void test_with_much_room_a_block_of_one_mib_is_small(void)
 {
     TEST_ASSERT_EQUAL_INT(RANGES_LARGE, ranges_zone_for(&ranges, RANGES_LARGE_FROM));
@@ -422,6 +437,7 @@ int main(void)
     RUN_TEST(test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_taken);
     RUN_TEST(test_a_range_that_is_taken_has_no_pins);
     RUN_TEST(test_with_much_room_the_last_range_is_taken_only_if_no_other_fits);
+    RUN_TEST(test_with_much_room_the_last_small_range_is_taken_only_if_no_other_fits);
     RUN_TEST(test_with_much_room_a_block_of_one_mib_is_small);
     RUN_TEST(test_unmoved_is_what_best_fit_maps_without_moves);
     return UNITY_END();

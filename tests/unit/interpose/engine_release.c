@@ -146,6 +146,33 @@ static void test_a_block_that_other_devices_reach_goes_back_when_its_work_is_don
     TEST_ASSERT_TRUE(fake_child(exposed_behind_work));
 }
 
+/* Another process opens and closes an exposed block before it is freed. */
+static void exposed_and_unpinned(void)
+{
+    uint64_t small, other;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    const uint64_t address = model.blocks[0].address;
+    CHECK(pool_expose(&model.pool, address) == 0);
+    CHECK(pool_pin(&model.pool, address) == 0 && pool_unpin(&model.pool, address) == 0);
+    CHECK(pool_free(&model.pool, address, true) == 0);
+    take_off_list();
+    CHECK(fake_physical() == 0); /* not kept by the thread for its next request */
+    CHECK(pool_alloc(&model.pool, 512, &small) == 0 && pool_expose(&model.pool, small) == 0);
+    CHECK(pool_pin(&model.pool, small) == 0 && pool_free(&model.pool, small, true) == 0);
+    CHECK(pool_unpin(&model.pool, small) == 0);
+    for (int i = 0; i < 2000; i++) /* its few bytes are not used again */
+        CHECK(pool_alloc(&model.pool, 512, &other) == 0 && other != small);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
+static void test_an_exposed_block_is_not_used_again_though_others_have_closed_it(void)
+{
+    TEST_ASSERT_TRUE(fake_child(exposed_and_unpinned));
+}
+
 /* A chunk goes back when both blocks in it are freed. */
 static void exposed_beside_another(void)
 {
@@ -536,6 +563,7 @@ int main(void)
     RUN_TEST(test_only_a_pinned_block_shows_what_is_behind_it);
     RUN_TEST(test_beside_a_capture_chunks_that_are_worked_on_do_not_move);
     RUN_TEST(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
+    RUN_TEST(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
     RUN_TEST(test_a_new_block_is_not_synchronous_because_the_last_one_was);
     RUN_TEST(test_the_byte_behind_a_block_is_not_its_own);
