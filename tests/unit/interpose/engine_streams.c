@@ -31,6 +31,35 @@ static void test_the_second_stream_comes_behind_the_first_and_no_thread_waits(vo
     TEST_ASSERT_TRUE(fake_child(second_stream));
 }
 
+/* Another context ends in which nothing was freed early. */
+static void second_after_the_end_of_another_context(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    streams_context_end((CUcontext)0x2000);
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_WAIT) == 1);
+    close_fence();
+}
+
+static void test_the_end_of_another_context_leaves_the_order_of_streams(void)
+{
+    TEST_ASSERT_TRUE(fake_child(second_after_the_end_of_another_context));
+}
+
+static void forked(void)
+{
+    CHECK(streams_in_order());
+    streams_after_fork();
+    CHECK(!streams_in_order());
+}
+
+static void test_a_forked_child_relies_on_no_order(void)
+{
+    TEST_ASSERT_TRUE(fake_child(forked));
+}
+
 /* The order on the device holds for one context. */
 static void second_stream_distrusted(void)
 {
@@ -424,6 +453,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_the_second_stream_comes_behind_the_first_and_no_thread_waits);
+    RUN_TEST(test_the_end_of_another_context_leaves_the_order_of_streams);
+    RUN_TEST(test_a_forked_child_relies_on_no_order);
     RUN_TEST(test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for);
     RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);

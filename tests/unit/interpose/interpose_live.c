@@ -98,6 +98,39 @@ static void test_many_blocks_on_two_cards_are_all_found_again(void)
     }
 }
 
+static void test_the_end_of_a_context_takes_its_addresses_and_nothing_else(void)
+{
+    struct recording_event gone = {0};
+
+    enter(RECORDING_VMM, 0x1800, 0); /* a handle of that number */
+    enter(RECORDING_MALLOC, 0x0fff, 0);
+    enter(RECORDING_MALLOC, 0x1000, 0);
+    enter(RECORDING_ASYNC, 0x1fff, 0);
+    enter(RECORDING_MALLOC, 0x2000, 0);
+    TEST_ASSERT_TRUE(live_take_within(0x1000, 0x1000, &gone));
+    const uint64_t first = gone.address;
+    TEST_ASSERT_TRUE(live_take_within(0x1000, 0x1000, &gone));
+    TEST_ASSERT_EQUAL_HEX64(0x1000 + 0x1fff, first + gone.address);
+    TEST_ASSERT_FALSE(live_take_within(0x1000, 0x1000, &gone));
+}
+
+static void test_rows_beyond_the_table_count_under_the_first(void)
+{
+    struct live_row row;
+
+    for (uint16_t i = 0; i < LIVE_ROWS + 2; i++) {
+        struct recording_event event = block_of(RECORDING_MALLOC, 0x1000 + (uint64_t)i, 0);
+
+        event.tag = i;
+        live_add(&event);
+    }
+    TEST_ASSERT_FALSE(live_row(LIVE_ROWS, &row));
+    TEST_ASSERT_TRUE(live_row(LIVE_ROWS - 1, &row));
+    TEST_ASSERT_EQUAL_UINT64(1, row.bytes);
+    TEST_ASSERT_TRUE(live_row(0, &row));
+    TEST_ASSERT_EQUAL_UINT64(3, row.bytes);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -105,5 +138,7 @@ int main(void)
     RUN_TEST(test_a_block_that_is_known_is_counted_once);
     RUN_TEST(test_tags_owners_and_kinds_have_sums_of_their_own);
     RUN_TEST(test_many_blocks_on_two_cards_are_all_found_again);
+    RUN_TEST(test_the_end_of_a_context_takes_its_addresses_and_nothing_else);
+    RUN_TEST(test_rows_beyond_the_table_count_under_the_first);
     return UNITY_END();
 }

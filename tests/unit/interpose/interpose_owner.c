@@ -198,6 +198,20 @@ static void test_a_library_is_not_the_program_though_its_path_is_as_long(void)
     TEST_ASSERT_EQUAL_STRING("libsame_long.so", owner_name(owner_current));
 }
 
+static void test_libraries_with_names_alike_are_apart(void)
+{
+    int (*last)(void *) = NULL;
+    int (*const own)(void) = hook;
+
+    *(void **)&last = symbol_of(OWNER_MORE, "owner_passes_last"); /* the program's path, and more */
+    TEST_ASSERT_GREATER_THAN_INT(1, last(*(void *const *)&own));
+    TEST_ASSERT_EQUAL_STRING("interpose_owner_more", owner_name(owner_current));
+    *(void **)&last = symbol_of(OWNER_SAMURAI, "owner_passes_last");
+    TEST_ASSERT_GREATER_THAN_INT(1, last(*(void *const *)&own));
+    TEST_ASSERT_EQUAL_STRING("libsamurai.so", owner_name(owner_current));
+    TEST_ASSERT_EQUAL_STRING(OWNER_SAMURAI, owner_path(owner_current));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -208,6 +222,7 @@ int main(void)
     RUN_TEST(test_what_is_no_code_is_no_return_address);
     RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
     RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);
+    RUN_TEST(test_libraries_with_names_alike_are_apart);
     RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
     RUN_TEST(test_a_library_with_frame_pointers_is_in_a_stack_once);
     return UNITY_END();

@@ -59,6 +59,7 @@ target_link_options(interpose_driver PRIVATE -Wl,--wrap=dladdr -Wl,--wrap=dlopen
 interpose_unit(interpose_hooks_list MODULES hook/hooks.c)
 interpose_unit(interpose_hooks_stderr MODULES hook/hook_stderr.c)
 interpose_unit(interpose_hooks_nvtx MODULES hook/hook_nvtx.c)
+interpose_unit(interpose_capture MODULES pool/capture.c base/lock.c base/process.c)
 interpose_unit(interpose_vmm MODULES pool/vmm.c route_fill.c)
 interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c settings/size.c)
 interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c)
@@ -86,6 +87,8 @@ target_link_options(interpose_events PRIVATE -Wl,--wrap=syscall -Wl,--wrap=pthre
 interpose_unit(interpose_base MODULES base/lock.c base/process.c base/thread.c)
 target_link_options(interpose_base PRIVATE -Wl,--wrap=pthread_create -Wl,--wrap=pthread_mutex_timedlock -Wl,--wrap=madvise
   -Wl,--wrap=getpid)
+interpose_unit(interpose_write MODULES see/recording_write.c)
+target_link_libraries(interpose_write PRIVATE gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 interpose_unit(interpose_ipc_exports MODULES share/ipc_exports.c base/lock.c base/process.c)
 foreach(part "" _peers)
@@ -113,5 +116,14 @@ foreach(name ffi cudart same) # the path of the last is as long as the test's
   set_target_properties(interpose_owner_${name} PROPERTIES OUTPUT_NAME ${name}_long)
   add_dependencies(interpose_owner interpose_owner_${name})
 endforeach()
+foreach(name more samurai) # the path of the first begins with the test's
+  add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
+  target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)
+  add_dependencies(interpose_owner interpose_owner_${name})
+endforeach()
+set_target_properties(interpose_owner_more PROPERTIES PREFIX "" SUFFIX "")
+set_target_properties(interpose_owner_samurai PROPERTIES OUTPUT_NAME samurai)
+target_compile_definitions(interpose_owner PRIVATE OWNER_MORE="$<TARGET_FILE:interpose_owner_more>"
+  OWNER_SAMURAI="$<TARGET_FILE:interpose_owner_samurai>")
 target_compile_definitions(interpose_owner PRIVATE OWNER_FFI="$<TARGET_FILE:interpose_owner_ffi>"
   OWNER_CUDART="$<TARGET_FILE:interpose_owner_cudart>" OWNER_SAME="$<TARGET_FILE:interpose_owner_same>")
