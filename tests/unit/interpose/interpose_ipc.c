@@ -131,6 +131,8 @@ static void test_the_newest_blocks_are_on_the_board_until_they_are_freed(void)
         tickets[i] = ipc_fake_export(0, i);
     }
     const unsigned fit = ipc_board_room() / 2;
+
+    TEST_ASSERT_EQUAL_UINT_MESSAGE(4, fit, "a small part of the descriptors that a process may have");
     for (int i = 0; i < 6; i++)
         TEST_ASSERT_EQUAL_UINT(6 - i <= (int)fit ? 2 : 0, ipc_fake_on_board(source, tickets[i].id));
     ipc_fake_free(0, 5);

@@ -2,6 +2,9 @@
  * gets all that it needs. The file is the test's own, and so are owners, tags and stacks. */
 #include "interpose/see/recorder_names.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -172,6 +175,35 @@ static void test_a_thread_has_its_name_without_a_newline(void)
     TEST_ASSERT_EQUAL_INT(0, names_of(&(struct recording_event){.thread = self(), .owner = OWNER_MAX}));
 }
 
+static atomic_uint other_thread;
+static pthread_mutex_t others_end = PTHREAD_MUTEX_INITIALIZER;
+
+static void *run_other(void *unused)
+{
+    prctl(PR_SET_NAME, "other");
+    atomic_store(&other_thread, self());
+    pthread_mutex_lock(&others_end); /* until its name has been read */
+    pthread_mutex_unlock(&others_end);
+    return unused;
+}
+
+static void test_each_thread_has_its_own_name(void)
+{
+    pthread_t thread;
+
+    pthread_mutex_lock(&others_end);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, run_other, NULL));
+    while (!atomic_load(&other_thread))
+        sched_yield();
+    const struct recording_event event = {.thread = atomic_load(&other_thread), .owner = OWNER_MAX};
+    TEST_ASSERT_EQUAL_INT(1, names_of(&event));
+    TEST_ASSERT_EQUAL_STRING("other", last(RECORDING_THREAD, event.thread)->text);
+    TEST_ASSERT_EQUAL_INT(0, names_of(&(struct recording_event){.thread = self(), .owner = OWNER_MAX}));
+    TEST_ASSERT_EQUAL_INT(0, names_of(&event));
+    pthread_mutex_unlock(&others_end);
+    pthread_join(thread, NULL);
+}
+
 static void test_a_new_thread_with_an_old_number_is_named_again(void)
 {
     const struct recording_event event = {.thread = self(), .owner = OWNER_MAX};
@@ -298,6 +330,7 @@ int main(int argc, char **argv)
     RUN_TEST(test_each_name_is_written_once_before_its_first_use);
     RUN_TEST(test_numbers_out_of_range_have_no_name);
     RUN_TEST(test_a_thread_has_its_name_without_a_newline);
+    RUN_TEST(test_each_thread_has_its_own_name);
     RUN_TEST(test_a_new_thread_with_an_old_number_is_named_again);
     RUN_TEST(test_a_card_keeps_its_first_name);
     RUN_TEST(test_a_stack_comes_with_the_mappings_that_are_new);
