@@ -25,22 +25,27 @@ static CUresult own_stream(struct pool *pool, CUstream *stream)
     return result;
 }
 
-/* Makes the pool's context current: the program's may be a green one, and a stream made there would end with
- * it. */
+/* fill_block with the pool's context current. */
+static CUresult fill_here(struct pool *pool, uint64_t address, uint64_t bytes, unsigned char value)
+{
+    CUstream stream;
+    CUresult result = own_stream(pool, &stream);
+
+    if (result == CUDA_SUCCESS)
+        result = driver.cuMemsetD8Async(address, value, bytes, stream);
+    return result == CUDA_SUCCESS ? capture_wait_stream(stream) : result;
+}
+
+/* The current context may be a green one: a stream made there would end with it. */
 CUresult fill_block(struct pool *pool, uint64_t address, uint64_t bytes, unsigned char value)
 {
     CUcontext context;
-    CUstream stream;
     CUresult result = driver.cuCtxPushCurrent_v2(pool->context);
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = own_stream(pool, &stream);
-    if (result == CUDA_SUCCESS)
-        result = driver.cuMemsetD8Async(address, value, bytes, stream);
-    if (result == CUDA_SUCCESS)
-        result = capture_wait_stream(stream);
-    driver.cuCtxPopCurrent_v2(&context);
+    if (result == CUDA_SUCCESS) {
+        result = fill_here(pool, address, bytes, value);
+        driver.cuCtxPopCurrent_v2(&context);
+    }
     return result;
 }
 
@@ -56,8 +61,13 @@ static uint64_t freed_bytes(struct pool *pool, uint64_t address)
 bool fill_freed(struct pool *pool, uint64_t address)
 {
     const uint64_t bytes = freed_bytes(pool, address);
+    CUcontext context;
 
-    return !bytes || fill_block(pool, address, bytes, FILL_FREED) == CUDA_SUCCESS;
+    if (!bytes || driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
+        return true; /* nothing has been submitted */
+    const CUresult result = fill_here(pool, address, bytes, FILL_FREED);
+    driver.cuCtxPopCurrent_v2(&context);
+    return result == CUDA_SUCCESS;
 }
 
 void fill_freed_behind(struct pool *pool, uint64_t address, CUstream stream)

@@ -8,8 +8,7 @@
 #define FILL_FRESH 0xCB /* in a block that is handed out */
 #define FILL_FREED 0xDF /* in a block that was freed */
 
-/* Sets all bytes of a block and waits for that. The pool's context must be current. Returns the driver's
- * answer. */
+/* Sets all bytes of a block and waits for that. Any context may be current. Returns the driver's answer. */
 CUresult fill_block(struct pool *pool, uint64_t address, uint64_t bytes, unsigned char value);
 
 /* Fills a block that is about to be freed with FILL_FREED, unless other processes have it open. The block's

@@ -517,6 +517,7 @@ static struct pool pool = {.context = (CUcontext)&pool};
 
 static void test_a_fill_is_awaited_on_a_stream_of_its_own(void)
 {
+    got.pushed = NULL;
     filling.grow = CUDA_ERROR_OUT_OF_MEMORY;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, fill_block(&pool, BASE, 100, FILL_FRESH));
     filling.grow = CUDA_SUCCESS;
@@ -534,6 +535,9 @@ static void test_a_fill_is_awaited_on_a_stream_of_its_own(void)
     filling.set = CUDA_ERROR_INVALID_VALUE;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, fill_block(&pool, BASE, 100, FILL_FRESH));
     TEST_ASSERT_EQUAL_INT(3, got.waits);
+    TEST_ASSERT_NULL(got.pushed); /* the stack of contexts is as before */
+    filling.push = CUDA_ERROR_INVALID_CONTEXT;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CONTEXT, fill_block(&pool, BASE, 100, FILL_FRESH));
 }
 
 static void test_a_freed_block_is_filled_in_its_own_context(void)
