@@ -161,19 +161,19 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
 
 /* Relaxes the thread's capture mode meanwhile: beside another thread's global capture the driver may refuse
  * such a call otherwise, and end the capture. */
-static CUresult trim_relaxed(CUmemoryPool pool)
+static bool trim_relaxed(CUmemoryPool pool)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
     driver.cuThreadExchangeStreamCaptureMode(&mode);
-    const CUresult result = driver.cuMemPoolTrimTo(pool, 0);
+    const bool trimmed = driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
     driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return result;
+    return trimmed;
 }
 
 static uint64_t trim(CUmemoryPool pool)
 {
-    return idle_in(pool) && trim_relaxed(pool) == CUDA_SUCCESS;
+    return idle_in(pool) && trim_relaxed(pool);
 }
 
 static uint64_t give(CUmemoryPool pool)
@@ -211,7 +211,7 @@ uint64_t drivers_pools_held(CUdevice ordinal)
 
 /* Takes the pool out of the table before the driver's call: right after it another pool may get its handle.
  */
-CUresult drivers_pools_destroy(CUmemoryPool pool)
+void drivers_pools_destroy_begin(CUmemoryPool pool)
 {
     lock_disable_cancel();
     pthread_rwlock_wrlock(&visits);
@@ -220,8 +220,10 @@ CUresult drivers_pools_destroy(CUmemoryPool pool)
     if (found)
         atomic_store(&found->pool, NULL);
     pthread_mutex_unlock(&lock);
-    const CUresult result = driver.cuMemPoolDestroy(pool);
+}
+
+void drivers_pools_destroy_end(void)
+{
     pthread_rwlock_unlock(&visits);
     lock_restore_cancel();
-    return result;
 }

@@ -1,8 +1,8 @@
 /* drivers_pools: the driver's own stream-ordered pools that the program has used, and what they hold. To ask
  * a pool costs 25 ns (measured, H200), so its growth is known right after each request.
  *
- * Any thread may look at a pool that another thread uses, so pools are destroyed here. Owns a lock that is
- * held for a few instructions, and one that is shared while the driver is asked or trims.
+ * Any thread may look at a pool that another thread uses, and pools are destroyed meanwhile by no thread.
+ * Owns a lock that is held for a few instructions, and one that is shared while the driver is asked or trims.
  */
 #ifndef GPUCAP_DRIVERS_POOLS_H
 #define GPUCAP_DRIVERS_POOLS_H
@@ -41,8 +41,9 @@ uint64_t drivers_pools_idle_on(CUdevice ordinal);
 /* Returns what the driver holds for this process in these pools and for graphs. */
 uint64_t drivers_pools_held(CUdevice ordinal);
 
-/* Removes a pool from the table and destroys it, while no other thread looks at pools. Returns the driver's
- * answer. */
-CUresult drivers_pools_destroy(CUmemoryPool pool);
+/* Around the driver's call that destroys a pool: _begin removes it from the table, and no other thread looks
+ * at pools until _end. */
+void drivers_pools_destroy_begin(CUmemoryPool pool);
+void drivers_pools_destroy_end(void);
 
 #endif

@@ -163,7 +163,13 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAlloc
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    const CUresult result = route_active() ? drivers_pools_destroy(pool) : driver.cuMemPoolDestroy(pool);
+    const bool active = route_active();
+
+    if (active)
+        drivers_pools_destroy_begin(pool);
+    const CUresult result = driver.cuMemPoolDestroy(pool);
+    if (active)
+        drivers_pools_destroy_end();
     lend_freed_somewhere();
     return result;
 }

@@ -145,10 +145,17 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
     return NULL;
 }
 
-CUresult drivers_pools_destroy(CUmemoryPool pool)
+void drivers_pools_destroy_begin(CUmemoryPool pool)
 {
+    TEST_ASSERT_EQUAL_PTR(HOOKS_FAKE_KEY, pool);
+    TEST_ASSERT_EQUAL_INT(0, hooks_got.calls); /* another pool may get the handle at once */
     hooks_got.forgotten++;
-    return driver.cuMemPoolDestroy(pool);
+}
+
+void drivers_pools_destroy_end(void)
+{
+    TEST_ASSERT_EQUAL_INT(1, hooks_got.calls);
+    hooks_got.forgotten += 10;
 }
 
 bool capture_takes(CUstream stream)

@@ -54,18 +54,18 @@ static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *exchanged)
     return CUDA_SUCCESS;
 }
 
-/* The handle may belong to another pool at once. */
-static CUresult CUDAAPI destroy(CUmemoryPool pool)
+static void destroy(CUmemoryPool pool)
 {
-    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(pool));
-    return CUDA_SUCCESS;
+    drivers_pools_destroy_begin(pool);
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(pool)); /* another may get its handle */
+    drivers_pools_destroy_end();
 }
 
 static void *destroy_it(void *unused)
 {
     (void)unused;
     atomic_store(&has_begun, true);
-    drivers_pools_destroy(ends_meanwhile);
+    destroy(ends_meanwhile);
     atomic_store(&is_destroyed, true);
     return NULL;
 }
@@ -116,7 +116,6 @@ void setUp(void)
 {
     driver_entries.cuMemPoolGetAttribute = get_attribute;
     driver_entries.cuMemPoolTrimTo = trim_to;
-    driver_entries.cuMemPoolDestroy = destroy;
     driver_entries.cuThreadExchangeStreamCaptureMode = exchange_mode;
     driver_entries.cuDeviceGetMemPool = get_current;
     driver_entries.cuDeviceGetGraphMemAttribute = get_graphs;
@@ -144,7 +143,7 @@ static void test_growth_counts_once_and_from_when_the_pool_was_first_seen(void)
     pools[10].reserved = 20;
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_growth(pool));
     TEST_ASSERT_EQUAL_PTR(pool, drivers_pools_find(handle(10), 0));
-    drivers_pools_destroy(handle(10));
+    destroy(handle(10));
 }
 
 static void test_a_figure_that_the_driver_does_not_give_is_none(void)
@@ -182,7 +181,7 @@ static void test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again(v
     pools[10].reserved = 120;
     drivers_pools_look_again(0); /* growth is left to be counted */
     TEST_ASSERT_EQUAL_UINT64(20, drivers_pools_growth(pool));
-    drivers_pools_destroy(handle(10));
+    destroy(handle(10));
 }
 
 static void test_sums_are_of_one_card_and_include_its_current_pool(void)
@@ -205,7 +204,7 @@ static void test_sums_are_of_one_card_and_include_its_current_pool(void)
     TEST_ASSERT_FALSE(drivers_pools_trim(0));                   /* nothing is idle now */
     TEST_ASSERT_EQUAL_UINT64(20 + 110, drivers_pools_idle_on(1));
     for (uintptr_t i = 10; i < 13; i++)
-        drivers_pools_destroy(handle(i));
+        destroy(handle(i));
 }
 
 static void test_what_a_trim_gave_back_is_told(void)
@@ -228,13 +227,13 @@ static void test_a_destroyed_pool_is_known_no_more(void)
 {
     drivers_pools_find(handle(10), 0);
     TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
-    drivers_pools_destroy(handle(10));
+    destroy(handle(10));
     TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(10)));
     drivers_pools_find(handle(10), 1);
     TEST_ASSERT_EQUAL_INT(1, drivers_pools_card(handle(10)));
     TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(NULL));
-    drivers_pools_destroy(handle(10));
-    drivers_pools_destroy(NULL);
+    destroy(handle(10));
+    destroy(NULL);
 }
 
 static void test_no_pool_is_destroyed_while_another_thread_trims_it(void)
@@ -255,14 +254,14 @@ static void test_places_of_destroyed_pools_are_used_again(void)
 
     for (uintptr_t i = 10; i < 5000; i++) {
         TEST_ASSERT_NOT_NULL(drivers_pools_find(handle(i), 0));
-        drivers_pools_destroy(handle(i));
+        destroy(handle(i));
     }
     while (drivers_pools_find(handle(10 + many), 0))
         many++;
     TEST_ASSERT_GREATER_OR_EQUAL_UINT(1020, many);
     for (uintptr_t i = 0; i < many; i++) {
         TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10 + i)));
-        drivers_pools_destroy(handle(10 + i));
+        destroy(handle(10 + i));
     }
 }
 
