@@ -122,8 +122,10 @@ struct route_growth {
 /* Asks whether the driver may grow by about `bytes` (0: not known) on the current card. CUDA_SUCCESS: make
  * the driver call, then route_grow_end. */
 CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes);
-/* The same for a new context on the card `ordinal`. */
+/* The same for a new context on the card `ordinal`. route_grow_context_end must follow, with the context that
+ * was made, or NULL. */
 CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal);
+void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context);
 /* The same for more stack per thread in the current context: the driver keeps stack for every thread that can
  * be resident. */
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread);

@@ -177,7 +177,7 @@ void route_touch(CUdevice ordinal)
         account_touch(&device->account);
 }
 
-/* ---- contexts that have grown ----
+/* ---- contexts ----
  *
  * A context keeps stack for every thread that can be resident, as much as the largest stack that a kernel has
  * needed so far. Its growth ends with the context. */
@@ -186,16 +186,13 @@ static struct grown {
     _Atomic(CUcontext) context;      /* NULL: unused */
     _Atomic uint64_t stack;          /* bytes per thread for which the context keeps stack */
     _Atomic uint64_t bytes;          /* bytes of growth, as requested */
-    _Atomic(struct device *) device; /* card of that growth; NULL: none */
+    _Atomic(struct device *) device; /* its card; NULL: not limited, or not known yet */
 } contexts[CONTEXTS_COUNTED];
+static atomic_bool not_all_counted; /* there were more at some time */
 
-/* Returns the entry of the current context, or NULL. */
-static struct grown *current_context(void)
+/* Returns the entry of a context, a new one if it has none, or NULL if all are in use. */
+static struct grown *entry_of(CUcontext context)
 {
-    CUcontext context = NULL;
-
-    if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
-        return NULL;
     for (int i = 0; i < CONTEXTS_COUNTED; i++) {
         CUcontext none = NULL;
 
@@ -208,7 +205,28 @@ static struct grown *current_context(void)
             return &contexts[i];
         }
     }
+    atomic_store(&not_all_counted, true);
     return NULL;
+}
+
+/* Returns the entry of the current context, or NULL. */
+static struct grown *current_context(void)
+{
+    CUcontext context = NULL;
+
+    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? entry_of(context) : NULL;
+}
+
+/* Returns true if a context other than `context` is known on the card. */
+static bool has_another(const struct device *device, CUcontext context)
+{
+    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
+        CUcontext other = atomic_load(&contexts[i].context);
+
+        if (other && other != context && atomic_load(&contexts[i].device) == device)
+            return true;
+    }
+    return false;
 }
 
 static void forget_context(CUcontext context)
@@ -219,8 +237,27 @@ static void forget_context(CUcontext context)
         struct device *device = atomic_load(&contexts[i].device);
         if (device)
             account_forget_growth(&device->account, atomic_load(&contexts[i].bytes));
+        if (device && !has_another(device, context) && !atomic_load(&not_all_counted))
+            atomic_store(&device->card.present, false);
         atomic_store(&contexts[i].context, NULL);
     }
+}
+
+/* The card's first context is counted by the account itself (card.present), any other as growth of its own.
+ */
+void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context)
+{
+    struct device *device = context && route_limited() ? device_get(ordinal) : NULL;
+    struct grown *made = device ? entry_of(context) : NULL;
+    const bool lasting = made && has_another(device, context);
+
+    if (made) {
+        atomic_store(&made->device, device);
+        atomic_fetch_add(&made->bytes, lasting ? growth->bytes : 0);
+    }
+    if (device) /* first: one of the two always counts */
+        atomic_store(&device->card.present, true);
+    settle_growth(growth, lasting);
 }
 
 void route_grow_end(const struct route_growth *growth)
@@ -327,14 +364,27 @@ static void say_context(const struct device *device, bool shares, uint64_t used)
  * order of streams is not relied on again. */
 static _Atomic(CUcontext) only_context;
 
-CUresult route_context_made(CUdevice ordinal, CUcontext context)
+/* Notes what a context takes, if that is not known. In a job others rely on the figure: it is that of one
+ * context. */
+static void note_context_bytes(struct device *device, CUcontext context, uint64_t bytes)
+{
+    const bool shares = device->ledger && ledger_shares(device->ledger);
+    uint64_t none = 0;
+
+    if (bytes > ACCOUNT_CONTEXT_GUESS && !shares) /* the figure includes other processes */
+        bytes = ACCOUNT_CONTEXT_GUESS;
+    if (shares && has_another(device, context))
+        bytes = 0;
+    if (atomic_compare_exchange_strong(&device->context_bytes, &none, bytes) && shares)
+        ledger_set_context_bytes(device->ledger, bytes);
+}
+
+static CUresult check_context(CUdevice ordinal, CUcontext context)
 {
     struct device *device;
     CUcontext before = NULL;
-    uint64_t none = 0, used;
+    uint64_t used, other = 0; /* memory that is not the context's */
 
-    if (!route_active())
-        return CUDA_SUCCESS;
     if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
         pools_distrust();
     recorded_context_made(ordinal, context);
@@ -360,20 +410,27 @@ CUresult route_context_made(CUdevice ordinal, CUcontext context)
         account_view(&device->account); /* publishes what it uses: so much less is kept for it */
     used = card_used(context);
     if (used > device->limit || shares) {
-        const uint64_t own = account_view(&device->account).used;
+        const struct account_view own = account_view(&device->account);
 
-        used = own < used ? own : used; /* without a measurement, the account's figure is a guess */
+        used = own.used < used ? own.used : used; /* without a measurement, the account's figure is a guess */
+        other = own.charged < used ? own.charged : 0;
     }
     if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
         say_context(device, shares, used);
         route_context_failed(ordinal);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (used > ACCOUNT_CONTEXT_GUESS && !shares) /* the figure includes other processes */
-        used = ACCOUNT_CONTEXT_GUESS;
-    if (atomic_compare_exchange_strong(&device->context_bytes, &none, used) && shares)
-        ledger_set_context_bytes(device->ledger, used);
+    note_context_bytes(device, context, used - other);
     return CUDA_SUCCESS;
+}
+
+CUresult route_context_made(CUdevice ordinal, CUcontext context)
+{
+    const CUresult result = route_active() ? check_context(ordinal, context) : CUDA_SUCCESS;
+
+    if (result != CUDA_SUCCESS)
+        forget_context(context);
+    return result;
 }
 
 static void forget_context_bytes(struct device *device)

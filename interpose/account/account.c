@@ -527,6 +527,7 @@ struct account_view account_glance(struct account *account)
     view.limit = state.limit;
     view.room = limit_room(&state);
     view.used = account->state.measured;
+    view.charged = account->charged;
     leave(account);
     return view;
 }

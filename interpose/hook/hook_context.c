@@ -18,7 +18,7 @@
                                                             : route_grow_context_begin(&growth_, ordinal);   \
         if (result_ == CUDA_SUCCESS) {                                                                       \
             result_ = ROUTE_TRY(call, ordinal, 0);                                                           \
-            route_grow_end(&growth_);                                                                        \
+            route_grow_context_end(&growth_, ordinal, result_ == CUDA_SUCCESS ? *context : NULL);            \
             if (result_ != CUDA_SUCCESS)                                                                     \
                 route_context_failed(ordinal);                                                               \
             else if ((result_ = route_context_made(ordinal, *context)) != CUDA_SUCCESS)                      \
@@ -240,13 +240,13 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
     if (result != CUDA_SUCCESS)
         return primary_drop(primary, result);
     result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
-    route_grow_end(&growth);
-    if (result != CUDA_SUCCESS)
-        route_context_failed(ordinal);
     if (result == CUDA_SUCCESS && primary) {
         primary->context = primary_of(ordinal);
         primary->holds++;
     }
+    route_grow_context_end(&growth, ordinal, result == CUDA_SUCCESS && makes ? primary->context : NULL);
+    if (result != CUDA_SUCCESS)
+        route_context_failed(ordinal);
     if (result == CUDA_SUCCESS && makes &&
         (result = route_context_made(ordinal, primary->context)) != CUDA_SUCCESS) {
         driver.cuGreenCtxDestroy(*green);

@@ -210,6 +210,20 @@ static void test_a_context_is_not_taken_for_as_large_as_what_others_use(void)
     expect_lent(env, "second_context");
 }
 
+static void test_a_context_is_not_taken_for_as_large_as_all_that_its_process_holds(void)
+{
+    expect_lent(wrapped("on", "off"), "context_beside_handles");
+}
+
+static void test_without_nvml_a_context_counts_once_while_it_lives(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_env_set(env, "GPUCAP_SIM_NVML", "absent");
+    spawn_env_set(env, "GPUCAP_LOG", "quiet");
+    expect_lent(env, "contexts_come_and_go");
+}
+
 static void test_a_request_in_a_capture_waits_for_no_other_process(void)
 {
     expect_lent(wrapped("on", "90s"), "captures"); /* longer than the test may take */
@@ -603,6 +617,8 @@ int main(void)
     RUN_TEST(test_a_request_waits_for_what_another_job_frees_on_a_full_card);
     RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
     RUN_TEST(test_a_context_is_not_taken_for_as_large_as_what_others_use);
+    RUN_TEST(test_a_context_is_not_taken_for_as_large_as_all_that_its_process_holds);
+    RUN_TEST(test_without_nvml_a_context_counts_once_while_it_lives);
     RUN_TEST(test_a_request_in_a_capture_waits_for_no_other_process);
     RUN_TEST(test_a_context_beside_a_min_gets_what_others_have_idle);
     RUN_TEST(test_a_request_beside_a_min_waits_for_room);

@@ -87,6 +87,59 @@ static void borrows_after_frees(void)
     prog_join(pid);
 }
 
+/* A process that holds 512 MiB makes its context anew: the size of a context is not taken for more, and the
+ * other process may have one. */
+static void context_beside_handles(void)
+{
+    CUmemGenericAllocationHandle handle;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        return;
+    }
+    prog_context(0);
+    MUST(0, create(&handle, HALF));
+    MUST(0, cuDevicePrimaryCtxReset(0));
+    prog_context(0);
+    prog_join(prog_start(false));
+    MUST(0, cuMemRelease(handle));
+}
+
+/* Without NVML, beside a program that uses half of the card: each context counts once, and no longer than it
+ * lives. */
+static void contexts_come_and_go(void)
+{
+    CUcontext context;
+    CUdeviceptr block;
+    size_t first = 0, free_bytes, total;
+
+    if (prog_is_other()) {
+        prog_context(0);
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(true);
+    prog_await();
+    MUST(0, cuInit(0));
+    for (int i = 0; i < 8; i++) {
+        const bool primary = i % 2;
+
+        if (primary)
+            context = prog_context(0);
+        else
+            MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+        MUST(0, cuMemGetInfo(&free_bytes, &total));
+        first = first ? first : free_bytes;
+        MUST(first, free_bytes);
+        MUST(0, cuMemAlloc(&block, 256 * MIB));
+        MUST(0, primary ? cuDevicePrimaryCtxReset(0) : cuCtxDestroy(context));
+    }
+    prog_signal();
+    prog_join(pid);
+}
+
 /* On a full card of 1 GiB: all that the other process has idle is in the driver's own pool. No request waits,
  * so the other must give it back with its answer. */
 static void lends_from_drivers_pool(void)
@@ -240,6 +293,8 @@ int main(int argc, char **argv)
     static const struct prog_scenario scenarios[] = {
         {"lends_on_one_card", lends_on_one_card},
         {"borrows_after_frees", borrows_after_frees},
+        {"context_beside_handles", context_beside_handles},
+        {"contexts_come_and_go", contexts_come_and_go},
         {"lends_from_drivers_pool", lends_from_drivers_pool},
         {"second_context", second_context},
         {"captures", captures},

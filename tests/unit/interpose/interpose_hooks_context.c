@@ -45,7 +45,7 @@ static struct {
     int calls, begins, ends, made, failed, end_begins, end_aborts, ended, undone, forgotten;
     uint64_t grow, stack;
     CUdevice ordinal;
-    CUcontext context, captured;
+    CUcontext context, captured, grown;
     int waits, wait_ends, distrusts, retains;
     bool waited_well;
     int wrong; /* a call that should not be: no assertion may end a test while a hook holds its lock */
@@ -108,6 +108,13 @@ void route_grow_end(const struct route_growth *growth)
 {
     if (growth->device)
         got.ends++;
+}
+
+void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context)
+{
+    got.wrong += ordinal != CARD || (context && context != FIRST);
+    got.grown = context;
+    route_grow_end(growth);
 }
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)
@@ -566,6 +573,7 @@ static void test_a_green_context_makes_and_holds_its_primary(void)
     expect_grown(1, 1, 1);
     TEST_ASSERT_EQUAL_INT(1, got.made);
     TEST_ASSERT_EQUAL_PTR(FIRST, got.context);
+    TEST_ASSERT_EQUAL_PTR(FIRST, got.grown);
     TEST_ASSERT_EQUAL_INT(0, got.retains); /* looked at, not kept */
     begin();
     fake.active = true;
@@ -589,6 +597,7 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuGreenCtxCreate(&green, NULL, CARD, 0));
     TEST_ASSERT_EQUAL_INT(1, got.failed);
     TEST_ASSERT_EQUAL_INT(0, got.made);
+    TEST_ASSERT_NULL(got.grown);
     fake.result = CUDA_SUCCESS;
     fake.active = false;
     fake.made = CUDA_ERROR_OUT_OF_MEMORY;
