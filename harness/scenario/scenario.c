@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "harness/fleet/fleet_place.h"
 #include "harness/fleet/fleet_run.h"
@@ -439,6 +440,23 @@ static int conclude(const struct settings *settings, struct results *results)
     return error ? 1 : 0;
 }
 
+/* Whether the results of hours have a place. Returns 0, or says what is wrong. */
+static int check_places(const struct settings *settings)
+{
+    const int unsaved = settings->save ? results_can_save(settings->save) : 0;
+    char path[PATH_MAX];
+
+    if (unsaved)
+        fprintf(stderr, "scenarios: --save=%s: %s\n", settings->save, strerror(-unsaved));
+    if (unsaved || !settings->docs)
+        return unsaved;
+    snprintf(path, sizeof(path), "%s/docs/benchmarks.md", settings->docs);
+    if (access(path, R_OK | W_OK) == 0)
+        return 0;
+    fprintf(stderr, "scenarios: --write-docs: %s: %s\n", path, strerror(errno));
+    return -1;
+}
+
 static struct scenario_result room[SCENARIOS];
 
 static int run(struct settings *settings, int argc, char **argv)
@@ -446,6 +464,8 @@ static int run(struct settings *settings, int argc, char **argv)
     struct results results = {.all = room};
     char folder[PATH_MAX];
 
+    if (check_places(settings))
+        return 1;
     if (settings->seconds)
         results.until = fleet_now() + settings->seconds * UINT64_C(1000000000);
     if (card_choose(&settings->scenario.card, settings->sim)) {

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char first_line[] = "gpucap-scenarios 1";
@@ -80,15 +81,36 @@ static void put_result(FILE *out, const struct scenario_result *result)
     put_picture(out, result);
 }
 
+/* Opens a file beside `path`, whose name it writes. Sets errno. */
+static FILE *open_fresh(const char *path, char fresh[PATH_MAX])
+{
+    const int length = snprintf(fresh, PATH_MAX, "%s.new", path);
+
+    errno = ENAMETOOLONG;
+    return length < 0 || length >= PATH_MAX ? NULL : fopen(fresh, "we");
+}
+
+int results_can_save(const char *path)
+{
+    char fresh[PATH_MAX];
+    struct stat info;
+
+    if (!stat(path, &info) && S_ISDIR(info.st_mode))
+        return -EISDIR;
+    FILE *out = open_fresh(path, fresh);
+    if (!out)
+        return -errno;
+    fclose(out);
+    unlink(fresh);
+    return 0;
+}
+
 int results_save(const char *path, const struct docs_origin *origin, const struct scenario_result *results,
                  unsigned count)
 {
     char fresh[PATH_MAX];
-    const int length = snprintf(fresh, sizeof(fresh), "%s.new", path);
+    FILE *out = open_fresh(path, fresh);
 
-    if (length < 0 || (size_t)length >= sizeof(fresh))
-        return -ENAMETOOLONG;
-    FILE *out = fopen(fresh, "we");
     if (!out)
         return -errno;
     fprintf(out, "%s\n", first_line);

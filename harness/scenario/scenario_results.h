@@ -8,6 +8,9 @@
 
 #include "harness/scenario/scenario_docs.h"
 
+/* Returns 0 if results_save will find a place, as far as that can be known, or a negative errno. */
+int results_can_save(const char *path);
+
 /* Writes all results into a new file and renames it to `path`. Returns 0 or a negative errno. */
 int results_save(const char *path, const struct docs_origin *origin, const struct scenario_result *results,
                  unsigned count);

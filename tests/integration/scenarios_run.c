@@ -227,6 +227,23 @@ static void test_bad_use_runs_nothing(void)
     spawn_env_free(env);
 }
 
+static void test_a_place_that_cannot_be_written_is_told_before_anything_runs(void)
+{
+    struct spawn_env *env = cli_env_real();
+    static const char *const bad[] = {"--save=/proc/results", "--save=/tmp", "--write-docs=/proc"};
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct spawn_result result =
+            spawn_run(env, (const char *[]){spawn_build_path("scenarios"), "--sim", "b", bad[i], NULL}, NULL);
+
+        cli_expect_status(1, &result);
+        TEST_ASSERT_EQUAL_STRING("", result.out);
+        TEST_ASSERT_NULL_MESSAGE(strstr(result.err, "scenarios: on "), result.err);
+        spawn_result_free(&result);
+    }
+    spawn_env_free(env);
+}
+
 static bool runs_under(const char *sanitizer)
 {
     struct spawn_env *env = cli_env_real();
@@ -249,5 +266,6 @@ int main(void)
     RUN_TEST(test_ballast_leaves_what_it_is_told_and_refuses_the_rest);
     RUN_TEST(test_what_there_is_no_time_for_is_skipped_and_named);
     RUN_TEST(test_bad_use_runs_nothing);
+    RUN_TEST(test_a_place_that_cannot_be_written_is_told_before_anything_runs);
     return UNITY_END();
 }
