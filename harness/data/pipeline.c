@@ -30,21 +30,48 @@ static void plain_free(void *owner, void *block)
     free(block);
 }
 
+/* Computes the bytes of a batch, and how many the budget has room for: two at least, or it fails. */
+static enum status fit_batches(const struct mapper *mapper, const struct pipeline_config *config,
+                               size_t *bytes, size_t *fit)
+{
+    size_t budget = config->budget ? config->budget : default_budget;
+
+    *bytes = mapper_layout(mapper, config->batch, NULL, &(struct batch){0});
+    *fit = budget / *bytes;
+    if (*fit >= 2)
+        return STATUS_OK;
+    return status_fail(STATUS_NO_MEMORY,
+                       "two batches of %zu samples take %zu bytes each, more than the budget of %zu: "
+                       "a smaller --%s or a larger --data-budget is needed",
+                       config->batch, *bytes, budget,
+                       config->split == DATA_VALIDATION ? "val-batch" : "batch");
+}
+
+enum status pipeline_check(struct dataset *dataset, const struct pipeline_config *config)
+{
+    struct pipeline_config plain = *config;
+    struct mapper mapper;
+    size_t bytes, fit;
+    enum status status;
+
+    plain.cache = 0;
+    status = mapper_open(&mapper, dataset, &plain);
+    if (!status)
+        status = fit_batches(&mapper, &plain, &bytes, &fit);
+    mapper_close(&mapper);
+    return status;
+}
+
 /* Allocates as many slots as requested, as far as the budget allows. */
 static enum status make_slots(struct pipeline *pipeline, const struct pipeline_config *config)
 {
-    size_t budget = config->budget ? config->budget : default_budget;
     int prefetch = config->prefetch > 0 ? config->prefetch : DEFAULT_PREFETCH;
     int wanted = (prefetch > MAX_PREFETCH ? MAX_PREFETCH : prefetch) + CONSUMER_SLOTS;
     size_t fit;
+    enum status status = fit_batches(&pipeline->mapper, config, &pipeline->block_bytes, &fit);
 
-    pipeline->block_bytes = mapper_layout(&pipeline->mapper, pipeline->batch, NULL, &(struct batch){0});
-    fit = budget / pipeline->block_bytes;
-    if (fit < 2)
-        return status_fail(STATUS_NO_MEMORY,
-                           "two batches of %zu samples take %zu bytes each, more than the budget of %zu: "
-                           "a smaller --batch or a larger --data-budget is needed",
-                           pipeline->batch, pipeline->block_bytes, budget);
+    if (status)
+        return status;
     wanted = fit < (size_t)wanted ? (int)fit : wanted;
     pipeline->slot = calloc((size_t)wanted, sizeof(*pipeline->slot));
     if (!pipeline->slot)

@@ -147,7 +147,9 @@ static enum status open_run(struct trainer *trainer)
     trainer->optim.skip_loss = trainer->options.on_nan == ON_NAN_SKIP && trainer->shards <= 1;
     if (!status)
         status = open_reports(trainer);
-    return status ? status : open_input(trainer);
+    if (!status)
+        status = open_input(trainer);
+    return status ? status : trainer_check_validation(trainer);
 }
 
 static void close_reports(struct trainer *trainer)

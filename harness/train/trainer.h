@@ -167,6 +167,10 @@ enum status trainer_read_reports(struct trainer *trainer, bool wait);
 /* Starts or stops the clock of step_ms. Stopping waits for the device. */
 enum status trainer_time(struct trainer *trainer, bool on);
 
+/* Returns STATUS_OK if the host has room for the batches of a validation, by --data-budget: to be known
+ * before the first step, not after the last. */
+enum status trainer_check_validation(struct trainer *trainer);
+
 /* Validates with the current weights. Waits for the device. When a signal has asked for the end, *evaluation
  * has no rows. */
 enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation);

@@ -110,13 +110,12 @@ static enum status note_loss(struct trainer *trainer, struct trainer_evaluation 
                        (unsigned long long)trainer->step);
 }
 
-/* Opens the data of validations, or goes back to its start. A second validation finds decoded samples in the
- * cache. */
-static enum status begin_pass(struct trainer *trainer)
+/* How the data of validations is read. A second validation finds decoded samples in the cache. */
+static struct pipeline_config configure(const struct train_options *options)
 {
-    const struct train_options *options = &trainer->options;
     bool again = options->validate_every || options->prune > 0.0 || options->quantize != QUANTIZE_NONE;
-    struct pipeline_config config = {
+
+    return (struct pipeline_config){
         .split = DATA_VALIDATION,
         .batch = validation_batch(options),
         .seed = options->seed,
@@ -127,6 +126,23 @@ static enum status begin_pass(struct trainer *trainer)
         .budget = options->data_budget,
         .cache = again ? options->val_cache : 0,
     };
+}
+
+enum status trainer_check_validation(struct trainer *trainer)
+{
+    struct pipeline_config config = configure(&trainer->options);
+
+    if (!dataset_spec(trainer->dataset)->count[DATA_VALIDATION])
+        return STATUS_OK;
+    config.coded = trainer->input.decoder;
+    return pipeline_check(trainer->dataset, &config);
+}
+
+/* Opens the data of validations, or goes back to its start. */
+static enum status begin_pass(struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+    struct pipeline_config config = configure(options);
 
     if (trainer->val_input.feed)
         return input_seek(&trainer->val_input, &(struct pipeline_position){.seed = options->seed});

@@ -178,6 +178,12 @@ static void test_a_batch_beyond_the_budget_is_refused(void)
     TRAIN("1x256M", "--model=mlp", "--image=64", "--batch=100", "--data-budget=100K", "--steps=1");
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--data-budget"), train_said.err);
+    /* Also that of a validation, before the training. */
+    TRAIN("1x256M", "--model=mlp", "--image=64", "--batch=2", "--val-batch=100", "--data-budget=100K",
+          "--steps=1");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_NO_MEMORY, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "a smaller --val-batch"), train_said.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "step=1"), train_said.err);
 }
 
 static void test_no_share_for_validation_means_no_validation(void)
