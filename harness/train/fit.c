@@ -116,7 +116,8 @@ bool fit_less(struct train_options *options)
         return false;
     }
     if (!options->quiet)
-        fprintf(stderr, "batch %llu does not fit after all: trying %llu\n", (unsigned long long)old,
-                (unsigned long long)options->batch);
+        fprintf(stderr, "batch %llu does not fit after all: trying %llu%s%s\n", (unsigned long long)old,
+                (unsigned long long)options->batch, options->resume ? " from " : "",
+                options->resume ? options->resume : "");
     return true;
 }

@@ -115,8 +115,9 @@ static enum status check_paths(const struct train_options *options)
     return STATUS_OK;
 }
 
-/* Sets *trained if the training itself has finished. */
-static enum status run_with_batch(const struct train_options *options, struct cuda_device *device,
+/* Sets *trained if the training itself has finished. If it has not, but has saved steps, the next one goes on
+ * from them. */
+static enum status run_with_batch(struct train_options *options, struct cuda_device *device,
                                   struct supply *supply, bool *trained)
 {
     struct trainer trainer = {0};
@@ -133,6 +134,10 @@ static enum status run_with_batch(const struct train_options *options, struct cu
         status = session_finish(&result, &trainer.profile, 1);
     if (!status)
         status = shrink_model_evaluate(&trainer);
+    if (!*trained && trainer.saved_step && trainer.saved_step != UINT64_MAX) {
+        options->resume = options->save;
+        options->load_weights = NULL;
+    }
     trainer_close(&trainer);
     return status;
 }

@@ -70,6 +70,27 @@ static void test_accumulation_keeps_the_effective_batch(void)
     TEST_ASSERT_EQUAL_INT64(256, atoll(train_field("batch")) * atoll(train_field("accumulate")));
 }
 
+/* Memory runs out after 15 of 30 steps, which are saved. */
+static void test_a_batch_that_does_not_fit_after_all_loses_no_saved_step(void)
+{
+    const char *folder = train_make_folder();
+    char line[2048];
+    const char *again;
+
+    snprintf(
+        line, sizeof(line),
+        "GPUCAP_SIM_FAULT=cuMemAlloc_v2:400=2 \"$TRAIN\" --hidden=16 --batch=8 --steps=30 --save-every=5 "
+        "--save=%s/run --auto-accum --val-batches=1 --report-every=1",
+        folder);
+    train_shell("1x256M", line, 0);
+    train_remove_folder(folder);
+    train_went_well();
+    again = strstr(train_said.err, "batch 8 does not fit after all: trying 4 from ");
+    TEST_ASSERT_NOT_NULL_MESSAGE(again, train_said.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(again, "step=1/30"), again);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(again, "step=30/30"), again);
+}
+
 static void test_a_captured_step_gives_the_same_bits(void)
 {
     static const char *const modes[] = {"--alloc=cache", "--alloc=arena", "--alloc=static"};
@@ -109,6 +130,7 @@ int main(void)
     RUN_TEST(test_accumulation_is_the_large_batch);
     RUN_TEST(test_the_batch_search_finds_what_fits);
     RUN_TEST(test_accumulation_keeps_the_effective_batch);
+    RUN_TEST(test_a_batch_that_does_not_fit_after_all_loses_no_saved_step);
     RUN_TEST(test_a_captured_step_gives_the_same_bits);
     RUN_TEST(test_every_precision_learns);
     return UNITY_END();
