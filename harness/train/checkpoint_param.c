@@ -51,12 +51,12 @@ static bool all_finite(const void *bytes, size_t count)
 
 /* An update can overflow though its loss and gradients are finite: that is found here, before the file is
  * put into its place. */
-static enum status check_finite(const struct trainer *trainer, const void *bytes, size_t count)
+enum status checkpoint_check_finite(const struct trainer *trainer, const void *bytes, size_t count)
 {
     if (trainer->options.on_nan == ON_NAN_GO || all_finite(bytes, count))
         return STATUS_OK;
     return status_fail(STATUS_NOT_FINITE,
-                       "a weight or moment at step %llu is not finite: no checkpoint of it is kept",
+                       "a weight or moment at step %llu is not finite: no file of it is kept",
                        (unsigned long long)trainer->step);
 }
 
@@ -80,7 +80,7 @@ static enum status save_part(struct trainer *trainer, struct checkpoint_file *fi
         status =
             copy(trainer, file->buffer, (char *)part->tensor->data + done, bytes, cudaMemcpyDeviceToHost);
         if (!status && part->floats)
-            status = check_finite(trainer, file->buffer, bytes);
+            status = checkpoint_check_finite(trainer, file->buffer, bytes);
         if (!status)
             status = checkpoint_file_add(file, file->buffer, bytes);
     }
@@ -113,7 +113,7 @@ static enum status hold_weights(struct trainer *trainer, const struct param *par
     if (!*out)
         return status_fail(STATUS_NO_MEMORY, "no host memory for %zu weights", param_count(param));
     status = copy(trainer, *out, param->weight.data, bytes, cudaMemcpyDeviceToHost);
-    return status ? status : check_finite(trainer, *out, bytes);
+    return status ? status : checkpoint_check_finite(trainer, *out, bytes);
 }
 
 static enum status count_left(struct trainer *trainer, struct param *param, uint32_t *left)

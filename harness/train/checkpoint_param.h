@@ -14,8 +14,11 @@ enum checkpoint_kind { CHECKPOINT_FULL, CHECKPOINT_SMALL_INT8, CHECKPOINT_SMALL_
 enum status checkpoint_param_entry(struct trainer *trainer, struct param *param, enum checkpoint_kind kind,
                                    struct checkpoint_entry *entry);
 
-/* Writes the contents that the entry describes. Returns STATUS_NOT_FINITE for a value that is infinite or
- * not a number, unless --on-nan=go. */
+/* Returns STATUS_NOT_FINITE, with a message, if one of these floats is infinite or not a number, unless
+ * --on-nan=go. */
+enum status checkpoint_check_finite(const struct trainer *trainer, const void *bytes, size_t count);
+
+/* Writes the contents that the entry describes. Checks that they are finite. */
 enum status checkpoint_param_save(struct trainer *trainer, struct checkpoint_file *file, struct param *param,
                                   const struct checkpoint_entry *entry);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/model/names.h"
+#include "harness/train/checkpoint_param.h"
 #include "harness/train/tensor_file.h"
 
 /* Names, and room on the host for the largest parameter in both layouts. */
@@ -73,6 +74,9 @@ static enum status write_weights(struct transfer *transfer, struct tensor_file *
         struct param *param = &model->params[p];
 
         status = copy(transfer, param, true);
+        if (!status)
+            status = checkpoint_check_finite(transfer->trainer, transfer->ours,
+                                             param_count(param) * sizeof(float));
         if (!status) {
             names_to_torch(&transfer->names[p], param->rows, transfer->ours, transfer->theirs);
             status = tensor_file_write(file, transfer->theirs, param_count(param) * sizeof(float));

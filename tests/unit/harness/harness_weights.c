@@ -1,5 +1,6 @@
 /* Weights as safetensors: what was saved is loaded with the same bits, a file has the names and shapes of
  * PyTorch's modules, and a file that is damaged or of another model is refused with a reason. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,6 +272,25 @@ static void test_tensors_that_mean_nothing_here_are_ignored(void)
     train_went_well();
 }
 
+static void test_weights_that_are_not_finite_are_not_saved(void)
+{
+    const float inf = INFINITY;
+    FILE *file;
+
+    TRAIN("1x256M", "--hidden=8", "--image=4", "--steps=0", "--quiet", save);
+    train_went_well();
+    file = fopen(path, "r+");
+    TEST_ASSERT_NOT_NULL(file);
+    TEST_ASSERT_EQUAL_INT(0, fseek(file, -(long)sizeof(inf), SEEK_END));
+    TEST_ASSERT_EQUAL_size_t(1, fwrite(&inf, sizeof(inf), 1, file));
+    fclose(file);
+    TRAIN("1x256M", "--hidden=8", "--image=4", "--steps=0", "--quiet", load, save);
+    TEST_ASSERT_EQUAL_INT(TRAIN_NOT_FINITE, train_said.status);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "no file of it is kept"), train_said.err);
+    TRAIN("1x256M", "--hidden=8", "--image=4", "--steps=0", "--quiet", "--on-nan=go", load, save);
+    train_went_well();
+}
+
 static void test_a_path_that_cannot_be_written_is_refused_before_the_training(void)
 {
     TRAIN("1x256M", "--hidden=8", "--steps=1000000000", "--quiet", "--save-weights=/no/such/folder/file");
@@ -313,6 +333,7 @@ int main(void)
     RUN_TEST(test_bad_files_are_refused_with_a_reason);
     RUN_TEST(test_other_types_are_refused);
     RUN_TEST(test_tensors_that_mean_nothing_here_are_ignored);
+    RUN_TEST(test_weights_that_are_not_finite_are_not_saved);
     RUN_TEST(test_a_path_that_cannot_be_written_is_refused_before_the_training);
     RUN_TEST(test_a_dump_has_each_steps_batch_and_loss);
     return UNITY_END();
