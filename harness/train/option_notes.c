@@ -18,6 +18,8 @@ static bool trains(const struct train_options *options, unsigned models)
 
 void option_notes_print(const struct train_options *options, FILE *out)
 {
+    bool adam = options->optimizer == OPTIMIZER_AUTO ? trains(options, TEXT | UNET)
+                                                     : options->optimizer != OPTIMIZER_SGD;
     const struct {
         const char *name;
         bool used;
@@ -33,6 +35,11 @@ void option_notes_print(const struct train_options *options, FILE *out)
         {"image", trains(options, ALL & ~TEXT), "a model of pictures"},
         {"classes", trains(options, ALL & ~TEXT & ~UNET) && !options->data, "synthetic data with classes"},
         {"samples", !options->data, "synthetic data"},
+        {"validation", options->data, "--data=PATH"},
+        {"decode", options->data, "--data=PATH"},
+        {"corrupt", options->data, "--data=PATH"},
+        {"augment", trains(options, ALL & ~TEXT), "a model of pictures"},
+        {"beta2", adam, "--optimizer=adam or adamw"},
         {"loss-scale", options->precision == PRECISION_FP16, "--precision=fp16"},
         {"fraction", options->alloc == ALLOC_ARENA, "--alloc=arena"},
         {"profile-steps", options->profile, "--profile=FILE"},
