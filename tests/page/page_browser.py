@@ -249,6 +249,27 @@ def test_cards_are_not_summed_up(case):
     check(case.chrome.run("document.getElementById('facts').innerText").count("GPU ") == 2, "both cards are named")
 
 
+def test_each_card_has_its_limit(case):
+    events = [(recount.LIMIT, 1, 0, (8 - device) * MIB, 0, 0, 2, device) for device in (0, 1)] + [(recount.ALLOC, 10 + device, 4096, MIB, 0, 0, 0, device) for device in (0, 1)]
+    recount.write(case.path("limits.gpucap"), [], events)
+    case.open(case.page("limits.html", case.path("limits.gpucap")))
+    facts = case.chrome.run("document.getElementById('facts').innerText")
+    check("GPU 0 8 MiB, GPU 1 7 MiB" in facts, "the limits: " + facts)
+
+
+def test_of_refusals_in_one_place_the_last_is_drawn(case):
+    """The sentence is about the last one."""
+    events = [(recount.ALLOC, 10, 4096, 4 * MIB, 0, 0)] + [(recount.REFUSAL, 10**6 + i, 0, (i + 1) * MIB, 0, 0, 0, 0, 2) for i in range(3)] + [(recount.LIMIT, 10**9, 0, 8 * MIB, 0, 0, 2)]
+    recount.write(case.path("place.gpucap"), [], events)
+    case.open(case.page("place.html", case.path("place.gpucap")))
+    check("asked for 3 MiB" in sentences(case), "the sentence: " + sentences(case))
+    case.chrome.run("window.said = []; (draw => CanvasRenderingContext2D.prototype.fillText = function (...words) { said.push(words[0]); draw.apply(this, words); })"
+                    "(CanvasRenderingContext2D.prototype.fillText); redraw()")
+    case.chrome.wait("said.some(text => text.startsWith('refused'))")
+    labels = case.chrome.run("[...new Set(said)].filter(text => text.startsWith('refused'))")
+    check(labels == ["refused 3 MiB and 2 more"], "the labels: %s" % labels)
+
+
 def test_times_fit_the_length(case):
     day = 86400 * 10**9
     for end, words, unit in ((10 * day - 10**9, "at 9 d 23:59:59:", " d"), (431, "at 431 ns:", " ns"), (431000, "at 431.0 \u00b5s:", " \u00b5s"), (4440 * 10**6, "at 4.4", " s")):
@@ -340,6 +361,8 @@ def main():
             test_several_processes(case, recordings)
             test_without_a_limit_the_card_is_it(case)
             test_cards_are_not_summed_up(case)
+            test_each_card_has_its_limit(case)
+            test_of_refusals_in_one_place_the_last_is_drawn(case)
             test_a_full_card_is_not_a_limit(case)
             test_times_fit_the_length(case)
             test_long_and_foreign_names(case)

@@ -259,7 +259,7 @@ static void write_program(FILE *out, const struct recording_set *set, const stru
             card_bytes(recording_text(&recording->devices, track->timeline.device, 2)));
     fprintf(out, ",\"pid\":%u,\"device\":%u,\"offset\":%" PRIu64 ",\"end\":%" PRIu64, recording->head.pid,
             track->timeline.device, track->offset_ns, track->timeline.end_ns);
-    fprintf(out, ",\"limit\":%u",
+    fprintf(out, ",\"measured\":%s,\"limit\":%u", track->timeline.measured ? "true" : "false",
             timeline_state_after(&track->timeline, track->timeline.step_count).limit_kind);
     fprintf(out, ",\"by\":\"%s\"",
             timeline_best_by(&track->timeline, track->timeline.peak) == TIMELINE_BY_TAG ? "tag" : "owner");

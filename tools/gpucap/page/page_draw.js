@@ -253,13 +253,15 @@ function drawWaits(context, lane, page, layout, colours) {
 
 function drawRefusals(context, lane, page, layout, colours) {
   const refusals = lane.series.marks.filter(mark => mark.type === REFUSAL && mark.time >= page.view.from && mark.time <= page.view.to);
-  let before = -Infinity, labelled = -Infinity;
+  let first = -Infinity, last = -Infinity, count = 0, labelled = -Infinity;
   for (const [i, mark] of refusals.entries()) {
     const x = layout.x(mark.time), next = i + 1 < refusals.length ? layout.x(refusals[i + 1].time) : Infinity;
-    const last = i ? layout.x(refusals[i - 1].time) : -Infinity;
     page.targets.push({ x, y: lane.y, reach: 6, lane, mark });
-    if (x - before < 2) continue; // no room for a second one here; hovering finds it
-    before = x;
+    if (!count++) first = x;
+    if (next - first < 2) continue; // of those in one place the last is drawn; hovering finds the others
+    const more = count - 1, before = last;
+    last = x;
+    count = 0;
     if (!page.hidden.size) drawRequest(context, lane, page, layout, mark, x, colours);
     context.strokeStyle = context.fillStyle = colours.bad;
     context.lineWidth = 1.5;
@@ -273,9 +275,9 @@ function drawRefusals(context, lane, page, layout, colours) {
     context.lineTo(x, lane.y);
     context.closePath();
     context.fill();
-    const text = 'refused ' + bytesText(mark.bytes), width = context.measureText(text).width + 12;
+    const text = 'refused ' + bytesText(mark.bytes) + (more ? ' and ' + more + ' more' : ''), width = context.measureText(text).width + 12;
     const side = x + 10 + width > layout.width - layout.right && x - width > layout.left ? -1 : 1;
-    const gap = side > 0 ? next - x : x - last; // to the neighbour on that side
+    const gap = side > 0 ? next - x : x - before; // to the neighbour on that side
     if (x - labelled < width + 20 || (gap < width + 10 && gap > 2)) continue;
     labelled = x;
     context.textAlign = side > 0 ? 'left' : 'right';

@@ -1,6 +1,7 @@
 /* page_main: the page's state, and what people do with it: modes, zoom, pointer, keys, the address bar. */
 const LIMIT_JOB = 2;
 const RESERVE = 64 * 2 ** 20, LITTLE = 16 * 2 ** 20; // what the library leaves to the driver by default; not worth a word
+const CONTEXT_GUESS = 640 * 2 ** 20; // what the library counts a context as where NVML tells nothing
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
 
 const page = {
@@ -53,7 +54,7 @@ function refusalSentence(mark, count) {
     compose(series, groupingOf(page.mode), step, now);
     parts = groups.map((group, g) => [nameText(group.name), now[g]]);
     if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step] - series.driver[step]], ['idle in the driver\'s pools', series.driver[step]]);
-    const known = used + mark.other + RESERVE + LITTLE; // as why_file.c has it
+    const known = used + (series.json.measured ? 0 : CONTEXT_GUESS) + mark.other + RESERVE + LITTLE; // as why_file.c has it
     if (mark.limit === LIMIT_JOB && limit !== Infinity && limit > known) others = limit - known + LITTLE;
   }
   parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes, , more]) => name + ' ' + bytesText(bytes) + (more || ''));
@@ -65,6 +66,13 @@ function refusalSentence(mark, count) {
     (mark.idle ? ' ' + mark.idle + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
   return words.replace(/ ([KMGT]iB|B|[mn\u00b5]?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
+}
+
+/* The limits at the end: one if all are the same, else those of the cards or of the processes. */
+function limitsText() {
+  const texts = page.tracks.map(track => (track.limitIsCard ? 'the card, ' : '') + bytesText(limitAt(track, Infinity)));
+  if (new Set(texts).size === 1) return texts[0];
+  return [...new Set(texts.map((text, i) => page.cards > 1 ? 'GPU ' + page.tracks[i].json.device + ' ' + text : text))].join(', ');
 }
 
 function showFacts() {
@@ -87,9 +95,9 @@ function showFacts() {
     each.append(element('summary', 'Each of the ' + page.tracks.length), ...lines);
     box.append(each);
   } else box.append(...lines);
-  const limit = limitAt(page.tracks[0], Infinity), peak = Math.max(...page.tracks.map(track => track.peakUsed));
+  const peak = Math.max(...page.tracks.map(track => track.peakUsed));
   addFact('card', [...new Set(page.tracks.map(track => track.json.card))].join(', '));
-  addFact('limit', page.tracks[0].limitIsCard ? 'the card, ' + bytesText(limit) : bytesText(limit));
+  addFact('limit', limitsText());
   if (!several) addFact('peak', bytesText(peak));
   addFact('refusals', String(refusals.length));
   addFact('length', spanText(page.end));
