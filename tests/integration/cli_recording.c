@@ -155,6 +155,7 @@ static void test_a_refusal_of_a_real_program_is_explained_by_its_recording(void)
     cli_expect_out("called from  refused (prog_recorded)", &result);
     cli_expect_out("limit        1.00 GiB, limit of the job; at most 704 MiB would have fitted", &result);
     cli_expect_out("held by      CUDA context 256 MiB", &result);
+    cli_expect_out("kept free    64 MiB for the driver's own growth (--reserve)\n", &result);
     cli_expect_out("neighbours   none", &result);
     TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), "no other process could free memory");
     spawn_result_free(&result);

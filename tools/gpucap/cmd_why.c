@@ -16,6 +16,9 @@
 
 #define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
 #define HOLDERS     4  /* other processes that are named */
+#define MIB         (UINT64_C(1) << 20)
+#define RESERVE     (64 * MIB) /* what the library leaves to the driver by default */
+#define LITTLE      (16 * MIB) /* by which figures may differ */
 
 struct refusals {
     int count; /* of those that the ledger still has */
@@ -118,6 +121,18 @@ static void print_idle(const struct ledgers_card *card, const struct ledgers_pro
         puts("  idle now     none: nothing can be given back");
 }
 
+/* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
+static void print_reserve(const struct ledger_refusal *refusal)
+{
+    const uint64_t counted = add(in_use(refusal), refusal->fits);
+    char text[WORDS_TEXT];
+
+    if (!left_enough(refusal) && refusal->limit >= counted + MIB &&
+        refusal->limit <= counted + RESERVE + LITTLE)
+        printf("  kept free    %s for the driver's own growth (--reserve)\n",
+               words_size(refusal->limit - counted, text));
+}
+
 static void print_remedy(const struct ledgers_card *card, const struct ledger_refusal *refusal)
 {
     char text[WORDS_TEXT], total[WORDS_TEXT];
@@ -215,6 +230,7 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_holders(card, process, last);
     why_apart_print("idle then", refusals.apart);
     print_idle(card, process);
+    print_reserve(last);
     print_remedy(card, last);
     print_earlier(&refusals);
     print_advice(card, process, &refusals);

@@ -297,6 +297,19 @@ static void print_neighbours(const struct refusal *refusal)
         puts("  neighbours   none: the job's others had nothing");
 }
 
+/* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
+static void print_reserve(const struct refusal *refusal)
+{
+    const uint64_t counted = timeline_used(&refusal->state) + refusal->event->other;
+    char size[RECORDING_TIME];
+
+    if (is_card(refusal) || !refusal->timeline->measured || refusal->state.limit == TIMELINE_NO ||
+        refusal->state.limit < counted + MIB || refusal->state.limit - counted > RESERVE + LITTLE)
+        return;
+    printf("  kept free    %s for the driver's own growth (--reserve)\n",
+           recording_size(refusal->state.limit - counted, size));
+}
+
 /* ---- what to try ---- */
 
 static uint64_t tagged(const struct refusal *refusal, const char *part)
@@ -437,6 +450,7 @@ static void explain(const struct recording_set *set, const struct recording_trac
     print_owners(&refusal);
     print_sizes(&refusal);
     print_idle(&refusal);
+    print_reserve(&refusal);
     print_neighbours(&refusal);
     print_remedy(&refusal);
     print_earlier(timeline, refusal.event);
