@@ -249,6 +249,24 @@ def test_cards_are_not_summed_up(case):
     check(case.chrome.run("document.getElementById('facts').innerText").count("GPU ") == 2, "both cards are named")
 
 
+def test_runs_that_did_not_overlap_are_compared_from_their_beginnings(case):
+    """And jobs that did overlap have no limit together."""
+    def write(name, job, began, pid):
+        events = [(recount.LIMIT, 1, 0, 8 * MIB, 0, 0, 2), (recount.ALLOC, 10, 4096, 5 * MIB, 0, 0), (recount.USED, 1000, 0, 5 * MIB, 0, 0)]
+        recount.write(case.path(name), [(67, 0, b"vm\0" + job + b"\0./train"), (68, 0, b"simgpu\0GPU-a\0" + b"9")], events, began, pid)
+        return case.path(name)
+
+    first, later, beside = write("run1.gpucap", b"one", 10**6, 1), write("run2.gpucap", b"two", 10**12, 2), write("run3.gpucap", b"two", 10**6 + 100, 3)
+    case.open(case.page("runs.html", first, later))
+    check(case.chrome.run("[page.end, page.joins.length, page.lanes.length]") == [1000, 0, 2], "each begins at 0, and nothing is summed up")
+    title = case.chrome.run("document.getElementById('title').innerText")
+    check(title == "2 runs, each from its beginning", "the title: " + title)
+    case.open(case.page("jobs.html", first, beside))
+    check(case.chrome.run("[page.end, page.joins.length, page.joins[0].sharedLimit]") == [1100, 1, False], "one axis of time, and no common limit")
+    title = case.chrome.run("document.getElementById('title').innerText")
+    check(title == "2 processes", "the title: " + title)
+
+
 def test_each_card_has_its_limit(case):
     events = [(recount.LIMIT, 1, 0, (8 - device) * MIB, 0, 0, 2, device) for device in (0, 1)] + [(recount.ALLOC, 10 + device, 4096, MIB, 0, 0, 0, device) for device in (0, 1)]
     recount.write(case.path("limits.gpucap"), [], events)
@@ -361,6 +379,7 @@ def main():
             test_several_processes(case, recordings)
             test_without_a_limit_the_card_is_it(case)
             test_cards_are_not_summed_up(case)
+            test_runs_that_did_not_overlap_are_compared_from_their_beginnings(case)
             test_each_card_has_its_limit(case)
             test_of_refusals_in_one_place_the_last_is_drawn(case)
             test_a_full_card_is_not_a_limit(case)

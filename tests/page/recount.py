@@ -82,12 +82,12 @@ def name(kind, number, text):
     return struct.pack("<HHI", kind, 8 + len(padded), number) + padded
 
 
-def write(path, names, block_events):
-    """A recording with names (type, id, bytes) and events (type, time, address, bytes, owner, tag[, other[, device[, limit]]])."""
+def write(path, names, block_events, began=0, pid=4242):
+    """A recording that begins at that time, with names (type, id, bytes) and events (type, time, address, bytes, owner, tag[, other[, device[, limit]]])."""
     records = b"".join(name(*entry) for entry in names)
     for kind, time, address, size, owner, tag, *more in block_events:
         other, device, limit = (*more, *(0, 0, 2)[len(more):])
         records += EVENT.pack(kind, EVENT.size, device, MALLOC, limit, time, address, size, other, 1, owner, tag, 0, 0)
     with open(path, "wb") as file:
-        file.write(HEAD.pack(MAGIC, 1, HEAD.size, 0, 0, 4242, 0))
+        file.write(HEAD.pack(MAGIC, 1, HEAD.size, began, began, pid, 0))
         file.write(BLOCK.pack(BLOCK_MAGIC, 0, len(records), len(records), checksum(records)) + records)

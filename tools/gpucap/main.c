@@ -123,7 +123,8 @@ const struct cli_command cli_commands[] = {
     {"page", "FILE... -o OUT.html", "Write recordings as one HTML page, to zoom and click.",
      "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "
      "time by owner, tag, kind or process, the limit, refusals, waits and loans; a click on a moment shows "
-     "the address space and its largest blocks. Recordings of several processes share one axis of time.",
+     "the address space and its largest blocks. Recordings of several processes share one axis of time; runs "
+     "that did not overlap each begin at 0.",
      page_options, CLI_FILE, false, cmd_page},
     {"export", "--to=FORMAT FILE... [-o OUT]", "Write recordings in the formats of other programs.", NULL,
      export_options, CLI_FILE, false, cmd_export},

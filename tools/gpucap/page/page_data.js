@@ -200,9 +200,31 @@ function joinTracks(tracks) {
   return buildIndex(joined);
 }
 
+/* Runs are the jobs, and the processes without one. If no two of them were there at the same time, they are runs to be
+ * compared, and each begins at 0; else all have the common axis and count as one run. Sets run and offset of each. */
+function alignRuns(jsons) {
+  const runs = new Map();
+  for (const json of jsons) {
+    const name = json.job ? 'job ' + json.job : 'process ' + json.host + ' ' + json.pid + ' ' + json.offset;
+    const run = runs.get(name) || { jsons: [], from: Infinity, to: 0 };
+    run.jsons.push(json);
+    run.from = Math.min(run.from, json.offset);
+    run.to = Math.max(run.to, json.offset + json.end);
+    runs.set(name, run);
+  }
+  const inOrder = [...runs.values()].sort((a, b) => a.from - b.from), apart = inOrder.every((run, i) => !i || run.from > inOrder[i - 1].to);
+  for (const [i, run] of inOrder.entries()) {
+    for (const json of run.jsons) {
+      json.run = apart ? i : 0;
+      json.offset -= apart ? run.from : 0;
+    }
+  }
+}
+
 function readPage() {
-  const json = [...document.querySelectorAll('script.track')], columns = [...document.querySelectorAll('script.columns')];
-  const tracks = json.map((element, i) => readTrack(JSON.parse(element.textContent), fromBase64(columns[i].textContent), i, json.length > 1));
+  const jsons = [...document.querySelectorAll('script.track')].map(element => JSON.parse(element.textContent)), columns = [...document.querySelectorAll('script.columns')];
+  alignRuns(jsons);
+  const tracks = jsons.map((json, i) => readTrack(json, fromBase64(columns[i].textContent), i, jsons.length > 1));
   for (const element of columns) element.remove(); // the text is as large as the arrays
   return tracks;
 }

@@ -5,7 +5,7 @@ const CONTEXT_GUESS = 640 * 2 ** 20; // what the library counts a context as whe
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
 
 const page = {
-  tracks: [], joins: [], cards: 1, lanes: [], grouping: null, groupings: {}, view: { from: 0, to: 1 }, end: 1, hidden: new Set(), pointer: null,
+  tracks: [], joins: [], cards: 1, runs: 1, lanes: [], grouping: null, groupings: {}, view: { from: 0, to: 1 }, end: 1, hidden: new Set(), pointer: null,
   select: null, moment: null, allRows: false, mode: 'owner', targets: [],
   chart: document.getElementById('chart'), picture: document.getElementById('picture'), over: document.getElementById('over'),
   tip: document.getElementById('tip'),
@@ -79,7 +79,8 @@ function showFacts() {
   const first = page.tracks[0].json, refusals = page.refusals;
   const several = page.tracks.length > 1, box = document.getElementById('sentences');
   const processes = new Set(page.tracks.map(track => track.json.host + ' ' + track.json.pid)).size;
-  const title = processes > 1 && first.job ? 'Job ' + first.job : first.title;
+  const sameJob = first.job && page.tracks.every(track => track.json.job === first.job);
+  const title = processes < 2 ? first.title : sameJob ? 'Job ' + first.job : page.runs > 1 ? page.runs + ' runs, each from its beginning' : processes + ' processes';
   document.getElementById('title').textContent = isolate(title);
   document.getElementById('title').title = title;
   if (refusals.length) box.append(element('p', refusalSentence(refusals[refusals.length - 1], refusals.length), 'bad'));
@@ -456,16 +457,18 @@ function listenToButtons() {
   on('more-blocks', () => { page.allRows = true; showMoment(page); });
 }
 
-/* Sorts tracks by card, in the order in which cards come first, and joins those of each. */
+/* Sorts tracks by card, in the order in which cards come first, and by run, and joins those of each. Processes of several
+ * jobs share no limit but the card. */
 function joinCards() {
-  const cards = [...new Set(page.tracks.map(cardOf))];
+  const cards = [...new Set(page.tracks.map(cardOf))], pieceOf = track => cards.indexOf(cardOf(track)) * page.tracks.length + track.json.run;
   page.cards = cards.length;
-  page.tracks.sort((a, b) => cards.indexOf(cardOf(a)) - cards.indexOf(cardOf(b)) || a.index - b.index).forEach((track, i) => track.index = i);
-  for (const card of cards) {
-    const tracks = page.tracks.filter(track => cardOf(track) === card);
+  page.runs = new Set(page.tracks.map(track => track.json.run)).size;
+  page.tracks.sort((a, b) => pieceOf(a) - pieceOf(b) || a.index - b.index).forEach((track, i) => track.index = i);
+  for (const piece of new Set(page.tracks.map(pieceOf))) {
+    const tracks = page.tracks.filter(track => pieceOf(track) === piece);
     if (tracks.length < 2) continue;
-    const join = joinTracks(tracks);
-    join.sharedLimit = tracks.every(track => track.json.limit === LIMIT_JOB) || tracks.every(track => track.limitIsCard);
+    const join = joinTracks(tracks), sameJob = tracks.every(track => track.json.job === tracks[0].json.job);
+    join.sharedLimit = (sameJob && tracks.every(track => track.json.limit === LIMIT_JOB)) || tracks.every(track => track.limitIsCard);
     join.limitIsCard = tracks[0].limitIsCard;
     if (!join.sharedLimit) join.limits = [];
     page.joins.push(join);
