@@ -328,6 +328,15 @@ static void test_recording_of_a_killed_program_is_read_with_a_note(void)
     spawn_result_free(&result);
 }
 
+static void test_a_recording_that_is_given_twice_is_noted(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "summary", first, second, first);
+
+    cli_expect_status(0, &result);
+    cli_expect_err("a.gpucap are the same recording: what it held counts twice\n", &result);
+    spawn_result_free(&result);
+}
+
 static void test_files_that_are_no_recordings_are_refused(void)
 {
     static const char *const commands[] = {"summary", "view", "why"};
@@ -492,6 +501,7 @@ int main(void)
     RUN_TEST(test_a_recording_is_not_overwritten_by_what_is_made_of_it);
     RUN_TEST(test_export_wants_a_format_that_it_knows);
     RUN_TEST(test_recording_of_a_killed_program_is_read_with_a_note);
+    RUN_TEST(test_a_recording_that_is_given_twice_is_noted);
     RUN_TEST(test_files_that_are_no_recordings_are_refused);
     return UNITY_END();
 }

@@ -21,6 +21,24 @@ static int open_files(struct recording_set *set, const char *command, char **pat
     return 0;
 }
 
+/* Two of one process and moment are a file and its copy, or one that was given twice. */
+static void note_copies(const struct recording_set *set, const char *command)
+{
+    for (int i = 1; i < set->count; i++) {
+        const struct recording_head *head = &set->recordings[i].head;
+
+        for (int j = 0; j < i && head->began_unix_ns; j++) {
+            const struct recording_head *other = &set->recordings[j].head;
+
+            if (head->pid == other->pid && head->began_unix_ns == other->began_unix_ns) {
+                cli_fail("%s: note: %s and %s are the same recording: what it held counts twice", command,
+                         set->paths[j], set->paths[i]);
+                break;
+            }
+        }
+    }
+}
+
 static bool open_tracks(struct recording_set *set, int file)
 {
     uint16_t devices[RECORDING_SET_DEVICES];
@@ -93,6 +111,7 @@ int recording_set_open(struct recording_set *set, const char *command, char **pa
         return status;
     }
     align(set);
+    note_copies(set, command);
     return 0;
 }
 
