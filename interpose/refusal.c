@@ -261,14 +261,16 @@ static void say_not_limit(const struct device *device, const char *what, const s
     size_format(refusal->fits, left);
     if (on_card != UINT64_MAX)
         snprintf(beside, sizeof(beside), ", the card has %s free", size_format(on_card, rest));
-    if (on_card < refusal->asked)
+    if (on_card < refusal->asked) {
         log_error("out of memory on device %d: %s %s%s (%s leaves %s)%s", device->ordinal, what, asked,
                   beside, where, left, more);
-    else
+        log_error("  who holds the card: `gpucap ps`");
+    } else {
         log_error("out of memory on device %d: %s %s; the driver refused it, or memory came free too late: "
                   "%s leaves %s%s%s",
                   device->ordinal, what, asked, where, left, beside, more);
-    say_of_recording(false);
+    }
+    say_of_recording(on_card < refusal->asked);
 }
 
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)

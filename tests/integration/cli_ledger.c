@@ -542,6 +542,22 @@ static void test_why_explains_the_last_refusal(void)
     spawn_result_free(&result);
 }
 
+static void test_why_names_who_has_a_card_that_was_full(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 1024, 0);
+    const struct member *other = members_start(members_sim_uuid(), "serve", 16384, 14336, 0);
+    char expected[128];
+
+    members_tell(member, "refuse 2048"); /* for which the limit has room */
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("cause        not the limit", &result);
+    snprintf(expected, sizeof(expected), "on it now    %s 14.0 GiB\n", members_pid(other));
+    cli_expect_out(expected, &result);
+    cli_expect_out("Try:  gpucap ps   (shows who holds the card)\n", &result);
+    cli_expect_out("gpucap run --wait=60s ...   (waits until others free memory)\n", &result);
+    spawn_result_free(&result);
+}
+
 static void test_why_gives_no_advice_that_the_card_cannot_hold(void)
 {
     struct member *member = members_start(members_sim_uuid(), "train-a", 16384, 16000, 0);
@@ -629,6 +645,7 @@ int main(void)
     RUN_TEST(test_prometheus_has_labels_as_exporters_have_them);
     RUN_TEST(test_prometheus_is_well_formed);
     RUN_TEST(test_why_explains_the_last_refusal);
+    RUN_TEST(test_why_names_who_has_a_card_that_was_full);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);
     RUN_TEST(test_why_counts_the_reserve);
     RUN_TEST(test_why_does_not_blame_a_limit_that_left_enough);

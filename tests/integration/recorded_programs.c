@@ -338,7 +338,8 @@ static void test_a_refusal_below_the_limit_says_what_the_card_had(void)
                  (const char *const[]){"GPUCAP_MAX", "2G", "GPUCAP_LEDGER", "off", NULL});
     TEST_ASSERT_EQUAL_INT(0, result.status);
     TEST_ASSERT_EQUAL_UINT(2, each_recording(check_card));
-    expect_said(&result, "asked for 900M, the card has 492M free (max leaves 1.7G)\n");
+    expect_said(&result, "asked for 900M, the card has 492M free (max leaves 1.7G)\n"
+                         "gpucap:   who holds the card: `gpucap ps`\n");
 }
 
 static void check_one_block(const struct recording_decode *r, uint32_t pid)

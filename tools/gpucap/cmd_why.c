@@ -3,6 +3,7 @@
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/look.h"
+#include "tools/gpucap/unmanaged.h"
 #include "tools/gpucap/why_apart.h"
 #include "tools/gpucap/why_file.h"
 #include "tools/gpucap/words.h"
@@ -121,6 +122,46 @@ static void print_idle(const struct ledgers_card *card, const struct ledgers_pro
         puts("  idle now     none: nothing can be given back");
 }
 
+/* One holder of the card beside the process. */
+struct holder {
+    pid_t pid;
+    uint64_t used;
+};
+
+static int by_most(const void *a, const void *b)
+{
+    const struct holder *x = a, *y = b;
+
+    return (x->used < y->used) - (x->used > y->used);
+}
+
+/* Who has the card now, under gpucap or not. */
+static void print_card_holders(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    struct holder *holders = calloc((size_t)(card->count + card->unmanaged_count) + 1, sizeof(*holders));
+    char text[WORDS_TEXT];
+    size_t count = 0;
+
+    for (int i = 0; holders && i < card->count; i++) {
+        if (&card->processes[i] != process)
+            holders[count++] = (struct holder){card->processes[i].entry.pid, card->processes[i].entry.used};
+    }
+    for (int i = 0; holders && i < card->unmanaged_count; i++) {
+        if (card->unmanaged[i].used != LEDGER_UNLIMITED)
+            holders[count++] = (struct holder){card->unmanaged[i].pid, card->unmanaged[i].used};
+    }
+    if (count)
+        qsort(holders, count, sizeof(*holders), by_most);
+    for (size_t i = 0; i < count && i < HOLDERS; i++)
+        printf("%s%d %s", i ? " | " : "  on it now    ", (int)holders[i].pid,
+               words_size(holders[i].used, text));
+    if (count > HOLDERS)
+        printf(" | %zu more", count - HOLDERS);
+    if (count)
+        putchar('\n');
+    free(holders);
+}
+
 /* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
 static void print_reserve(const struct ledger_refusal *refusal)
 {
@@ -159,6 +200,14 @@ static void print_earlier(const struct refusals *refusals)
                words_size(refusals->last[i].asked, size), words_span(ago_ms(refusals->last[i].at), span));
 }
 
+/* True if others could free memory of the card. */
+static bool others_hold(const struct ledgers_card *card)
+{
+    uint64_t other;
+
+    return card->count > 1 || card->unmanaged_count || (ledgers_other(card, &other) && other > LITTLE);
+}
+
 /* ---- what to try ---- */
 
 /* What would have helped if idle memory had been in one piece, or free. */
@@ -183,6 +232,10 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     char before[LEDGER_NAME + 24];
     int count = 0;
 
+    if (left_enough(refusal) && others_hold(card)) {
+        why_try(&count, "gpucap ps   (shows who holds the card)");
+        why_try(&count, "gpucap run --wait=60s ...   (waits until others free memory)");
+    }
     if (needed > refusal->limit && !(card->facts.known && needed > card->facts.total)) {
         const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
 
@@ -232,6 +285,8 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_idle(card, process);
     print_reserve(last);
     print_remedy(card, last);
+    if (left_enough(last))
+        print_card_holders(card, process);
     print_earlier(&refusals);
     print_advice(card, process, &refusals);
 }
@@ -247,6 +302,7 @@ int cmd_why(const struct arguments *arguments)
         return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
     if ((status = look_open(&ledgers, arguments)))
         return status;
+    unmanaged_find(&ledgers);
     if (!ledgers_choose(&ledgers, arguments->operands[0])) {
         status = look_absent("why", &ledgers, arguments->operands[0]);
         fputs("gpucap: why:   of a process that has ended only its recording tells: `gpucap run "

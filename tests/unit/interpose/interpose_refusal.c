@@ -447,7 +447,8 @@ static void test_a_full_card_and_memory_kept_for_others_are_told_apart(void)
     in_ledger();
     set(OPTIONS_MAX, "512M", OPTIONS_ENVIRONMENT);
     refusal_say(&device, REFUSAL_GRAPH, 4 * MIB);
-    expect_said("out of memory on device 0: a graph needs 4M, the card has 0 bytes free (max leaves 4M)\n");
+    expect_said("out of memory on device 0: a graph needs 4M, the card has 0 bytes free (max leaves 4M)\n"
+                "  who holds the card: `gpucap ps`\n");
     fake.free_on_card = 8 * MIB;
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_ASYNC, 0);
