@@ -310,6 +310,16 @@ static void test_export_wants_a_format_that_it_knows(void)
     cli_expect_status(0, &result);
     cli_expect_out("</svg>", &result);
     spawn_result_free(&result);
+    recording_make_training(
+        first,
+        &(struct recording_training){
+            .events = EVENTS,
+            .command =
+                "train --aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+                " --bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb --c"});
+    result = CLI_RUN(NULL, "export", "--to=svg", first);
+    cli_expect_out("bbb...</text>", &result); /* more does not fit into the picture */
+    spawn_result_free(&result);
 }
 
 static void test_recording_of_a_killed_program_is_read_with_a_note(void)

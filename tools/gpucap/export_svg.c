@@ -16,6 +16,7 @@
 #define PANEL  (ABOVE + HEIGHT + BELOW)
 #define TICKS  4
 #define LETTER 7.2     /* width of one, about */
+#define TITLE  100     /* letters of the title, which are wider */
 #define FAR    17 / 10 /* a limit beyond this part of the peak is not worth the room */
 
 static const char *const colours[COLUMNS_GROUPS] = {"#6b7785", "#0072b2", "#e69f00", "#009e73", "#cc79a7",
@@ -152,7 +153,7 @@ static bool write_panel(FILE *out, const struct recording_set *set, const struct
                         int number)
 {
     const struct timeline *timeline = &track->timeline;
-    char sentence[RECORDING_SENTENCE];
+    char sentence[RECORDING_SENTENCE], title[WORDS_CUT];
     struct columns columns;
 
     if (!columns_open(&columns, timeline, timeline_best_by(timeline, timeline->peak), PLOT))
@@ -163,7 +164,7 @@ static bool write_panel(FILE *out, const struct recording_set *set, const struct
         panel.most = limit;
     panel.most += panel.most / 20 + TICKS;
     fprintf(out, "<text class=\"title\" x=\"%d\" y=\"%.0f\">", LEFT, panel.top - 40);
-    page_text(out, recording_set_title(set, track->file));
+    page_text(out, words_cut(recording_set_title(set, track->file), TITLE, title));
     fprintf(out, "</text><text class=\"soft\" x=\"%d\" y=\"%.0f\">", LEFT, panel.top - 22);
     page_text(out, recording_sentence(timeline, sentence));
     fputs("</text>\n", out);

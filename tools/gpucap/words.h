@@ -23,7 +23,7 @@ void words_clean(char *text);
 
 /* The first `most` characters (at most WORDS_CUT_MOST) of UTF-8 text; of a longer one fewer, and "...".
  * Returns text. */
-#define WORDS_CUT_MOST 60
+#define WORDS_CUT_MOST 100
 #define WORDS_CUT      (4 * WORDS_CUT_MOST + 1)
 const char *words_cut(const char *given, int most, char text[WORDS_CUT]);
 
