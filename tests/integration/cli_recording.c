@@ -338,6 +338,28 @@ static void test_recording_of_a_killed_program_is_read_with_a_note(void)
     spawn_result_free(&result);
 }
 
+/* Letters of two bytes stand where 80 columns end. */
+static void test_a_long_command_is_cut_between_letters(void)
+{
+    recording_make_training(
+        first,
+        &(struct recording_training){
+            .events = EVENTS,
+            .command = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaäää"});
+    struct spawn_result result = CLI_RUN(NULL, "summary", first);
+    cli_expect_out("aaaäää\n", &result); /* 80 columns */
+    spawn_result_free(&result);
+    recording_make_training(
+        first,
+        &(struct recording_training){
+            .events = EVENTS,
+            .command = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaäääääää"});
+    result = CLI_RUN(NULL, "summary", first);
+    cli_expect_out("aaaäää...\n", &result);
+    expect_narrow(result.out);
+    spawn_result_free(&result);
+}
+
 static void test_a_recording_that_is_given_twice_is_noted(void)
 {
     struct spawn_result result = CLI_RUN(NULL, "summary", first, second, first);
@@ -511,6 +533,7 @@ int main(void)
     RUN_TEST(test_a_recording_is_not_overwritten_by_what_is_made_of_it);
     RUN_TEST(test_export_wants_a_format_that_it_knows);
     RUN_TEST(test_recording_of_a_killed_program_is_read_with_a_note);
+    RUN_TEST(test_a_long_command_is_cut_between_letters);
     RUN_TEST(test_a_recording_that_is_given_twice_is_noted);
     RUN_TEST(test_files_that_are_no_recordings_are_refused);
     return UNITY_END();

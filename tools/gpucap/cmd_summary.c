@@ -327,9 +327,9 @@ static void print_track(const struct recording_set *set, const struct recording_
     const struct recording *recording = &set->recordings[track->file];
     const char *host = recording_program(recording, RECORDING_HOST_NAME);
     const char *job = recording_program(recording, RECORDING_JOB_NAME);
-    char card[RECORDING_CARD], span[RECORDING_TIME];
+    char card[RECORDING_CARD], span[RECORDING_TIME], title[WORDS_CUT];
 
-    printf("%.*s\n", WIDTH, recording_set_title(set, track->file));
+    puts(words_cut(recording_set_title(set, track->file), WIDTH, title));
     printf("process %u%s%s%s%s, %s, %s, %zu event%s\n\n", recording->head.pid, *host ? " on " : "", host,
            *job ? ", job " : "", job, recording_set_card(track, card),
            recording_time(track->timeline.end_ns, span), recording->count, recording->count == 1 ? "" : "s");

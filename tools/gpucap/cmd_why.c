@@ -255,11 +255,9 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
 
 static void print_command(const struct ledgers_process *process)
 {
-    int length = (int)strnlen(process->command, COMMAND_MAX);
+    char command[WORDS_CUT];
 
-    while (length && process->command[length - 1] == ' ')
-        length--;
-    printf("%d %.*s: ", (int)process->entry.pid, length, process->command);
+    printf("%d %s: ", (int)process->entry.pid, words_cut(process->command, COMMAND_MAX, command));
 }
 
 static void explain(const struct ledgers_card *card, const struct ledgers_process *process)

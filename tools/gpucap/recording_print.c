@@ -33,11 +33,9 @@ void recording_print_holders(const char *label, const struct recording_holder *h
 
 void recording_print_cut(char *sentence, int width)
 {
+    char text[WORDS_CUT];
+
     for (char *comma; (int)strlen(sentence) > width && (comma = strrchr(sentence, ','));)
         *comma = '\0';
-    if ((int)strlen(sentence) > width) {
-        sentence[width] = '\0';
-        words_clean(sentence); /* the last character may have been cut */
-    }
-    puts(sentence);
+    puts((int)strlen(sentence) > width ? words_cut(sentence, width, text) : sentence);
 }
