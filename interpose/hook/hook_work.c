@@ -36,21 +36,17 @@ static uintptr_t every_stream(void)
 #undef WORK
 
 /* Announces a capture before the driver's call, so that no context event of ours falls in between. */
-#define BEGIN(suffix, stream, call)                                                                          \
+#define BEGIN_CAPTURE(stream, call)                                                                          \
     ({                                                                                                       \
-        const uintptr_t key_ = streams_key##suffix(stream);                                                  \
+        const uintptr_t key_ = NAMED(streams_key)(stream);                                                   \
         CUcontext context_ = NULL;                                                                           \
-        driver.cuStreamGetCtx##suffix(stream, &context_);                                                    \
+        driver.NAMED(cuStreamGetCtx)(stream, &context_);                                                     \
         capture_begin(key_, streams_thread_key(), context_);                                                 \
         CUresult result_ = STREAMS_SUBMIT(key_, call);                                                       \
         if (result_ != CUDA_SUCCESS)                                                                         \
             capture_end(key_, streams_thread_key());                                                         \
         result_;                                                                                             \
     })
-
-/* The same, with SUFFIX. */
-#define BEGIN_SUFFIX(suffix, stream, call) BEGIN(suffix, stream, call)
-#define BEGIN_NAMED(stream, call)          BEGIN_SUFFIX(SUFFIX, stream, call)
 
 #define SUFFIX
 #include "interpose/hook/hook_work_capture.inc"
