@@ -1,6 +1,7 @@
 /* When freed, pinned and exposed blocks are used again, and when they go back to the driver. Each case is a
  * process of its own, as in engine_pool.c. */
 #include "interpose/pool/capture.h"
+#include "interpose/pool/small.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -556,6 +557,47 @@ static void test_no_small_block_is_lost_when_many_wait(void)
     TEST_ASSERT_TRUE(fake_child(list_grows));
 }
 
+static uint64_t later[8];
+static int later_count;
+
+/* Another thread works and frees while this one waits. */
+static void work_and_free(void)
+{
+    if (later_count == 8)
+        return;
+    model_work(&model, 1, &model.blocks[0]);
+    CHECK(pool_free(&model.pool, later[later_count++], false) == 0);
+}
+
+static void settle_small_blocks(void)
+{
+    uint64_t block, wait_ns;
+
+    fence_forbid_joins();
+    streams_distrust();
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 4 * MIB) == 0 && pool_alloc(&model.pool, 512, &block) == 0);
+    for (int i = 0; i < 8; i++)
+        CHECK(pool_alloc(&model.pool, 512, &later[i]) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    CHECK(pool_free(&model.pool, block, false) == 0);
+    fake_on_synchronize = work_and_free;
+    small_settle(&model.pool, NULL, &wait_ns);
+    fake_on_synchronize = NULL;
+    CHECK(later_count > 0 && later_count < 8);
+    while (later_count < 8)
+        CHECK(pool_free(&model.pool, later[later_count++], false) == 0);
+    finish(0);
+    finish(1);
+    model_free(&model, 0, true);
+    model_close(&model);
+}
+
+static void test_a_wait_for_small_blocks_is_not_for_later_work(void)
+{
+    TEST_ASSERT_TRUE(fake_child(settle_small_blocks));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -580,5 +622,6 @@ int main(void)
     RUN_TEST(test_with_room_only_very_large_chunks_are_split);
     RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
     RUN_TEST(test_no_small_block_is_lost_when_many_wait);
+    RUN_TEST(test_a_wait_for_small_blocks_is_not_for_later_work);
     return UNITY_END();
 }

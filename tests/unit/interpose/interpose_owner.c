@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <unity.h>
 
@@ -212,6 +214,37 @@ static void test_libraries_with_names_alike_are_apart(void)
     TEST_ASSERT_EQUAL_STRING(OWNER_SAMURAI, owner_path(owner_current));
 }
 
+#ifndef __SANITIZE_THREAD__ /* which knows nothing of such stacks */
+static ucontext_t back, own_stack;
+static int (*call_hook)(void *);
+
+static void run_on_own_stack(void)
+{
+    int (*const own)(void) = hook;
+
+    call_hook(*(void *const *)&own);
+}
+
+/* As a program with coroutines, whose stacks end where nothing is mapped. */
+static void test_nothing_is_read_behind_a_stack_of_the_programs_own(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 16 * page;
+    char *memory = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    TEST_ASSERT_TRUE(memory != MAP_FAILED);
+    TEST_ASSERT_EQUAL_INT(0, mprotect(memory + bytes, page, PROT_NONE));
+    *(void **)&call_hook = symbol_of(OWNER_FFI, "owner_passes_last");
+    TEST_ASSERT_EQUAL_INT(0, getcontext(&own_stack));
+    own_stack.uc_stack.ss_sp = memory;
+    own_stack.uc_stack.ss_size = bytes;
+    own_stack.uc_link = &back;
+    makecontext(&own_stack, run_on_own_stack, 0);
+    TEST_ASSERT_EQUAL_INT(0, swapcontext(&back, &own_stack));
+    TEST_ASSERT_EQUAL_STRING("program", owner_name(owner_current));
+    munmap(memory, bytes + page);
+}
+#endif
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -220,6 +253,9 @@ int main(void)
     RUN_TEST(test_code_is_found_from_its_first_byte_to_its_last);
     RUN_TEST(test_data_of_a_file_is_no_code_and_a_path_is_kept_once);
     RUN_TEST(test_what_is_no_code_is_no_return_address);
+#ifndef __SANITIZE_THREAD__
+    RUN_TEST(test_nothing_is_read_behind_a_stack_of_the_programs_own);
+#endif
     RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
     RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);
     RUN_TEST(test_libraries_with_names_alike_are_apart);

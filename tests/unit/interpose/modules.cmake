@@ -90,6 +90,10 @@ target_link_options(interpose_base PRIVATE -Wl,--wrap=pthread_create -Wl,--wrap=
 interpose_unit(interpose_write MODULES see/recording_write.c)
 target_link_libraries(interpose_write PRIVATE gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
+interpose_unit(interpose_ipc_wire MODULES share/ipc_wire.c)
+target_link_options(interpose_ipc_wire PRIVATE -Wl,--wrap=geteuid)
+interpose_unit(interpose_ipc_thread MODULES share/ipc_thread.c base/lock.c base/thread.c)
+target_link_options(interpose_ipc_thread PRIVATE -Wl,--wrap=atexit -Wl,--wrap=pthread_atfork -Wl,--wrap=pthread_timedjoin_np)
 interpose_unit(interpose_ipc_exports MODULES share/ipc_exports.c base/lock.c base/process.c)
 foreach(part "" _peers)
   interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c share/ipc_broker.c
