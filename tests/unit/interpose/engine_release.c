@@ -153,7 +153,9 @@ static void exposed_and_unpinned(void)
     uint64_t small, other;
 
     model_open(&model, 64 * MIB, 64 * MIB);
-    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    CHECK(model_alloc(&model, MIB) == 0);
+    model_free(&model, 0, true);
+    CHECK(model_alloc(&model, MIB) == 0); /* the thread has kept it, and would again, without the lock */
     const uint64_t address = model.blocks[0].address;
     CHECK(pool_expose(&model.pool, address) == 0);
     CHECK(pool_pin(&model.pool, address) == 0 && pool_unpin(&model.pool, address) == 0);
@@ -567,6 +569,7 @@ static void work_and_free(void)
         return;
     model_work(&model, 1, &model.blocks[0]);
     CHECK(pool_free(&model.pool, later[later_count++], false) == 0);
+    fence_poll(&model.pool.fence);
 }
 
 static void settle_small_blocks(void)

@@ -40,6 +40,9 @@ static void test_only_what_is_offered_can_be_opened(void)
     TEST_ASSERT_TRUE(ipc_page_holds(exporter, ID));
     TEST_ASSERT_FALSE(ipc_page_drop(importer, ID)); /* not freed: there is nothing to tell */
     TEST_ASSERT_FALSE(ipc_page_holds(exporter, ID));
+    TEST_ASSERT_FALSE(ipc_page_drop(importer, ID)); /* once too often changes nothing */
+    TEST_ASSERT_EQUAL_INT(0, ipc_page_take(importer, ID));
+    TEST_ASSERT_TRUE(ipc_page_holds(exporter, ID));
 }
 
 static void test_what_is_freed_cannot_be_opened_and_the_last_close_tells(void)
