@@ -1,9 +1,12 @@
 /* Opens device, memory and trainer for one model, or hands the run to pair.c or replicas.c. */
 #include "harness/train/train.h"
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "harness/profile/profile_nvtx.h"
 #include "harness/train/checkpoint.h"
@@ -175,7 +178,7 @@ static enum status run_single(const struct train_options *wanted)
     return status;
 }
 
-enum status train_run(const struct train_options *options)
+static enum status run_options(const struct train_options *options)
 {
     enum status status = check_options(options);
     enum status logged;
@@ -211,4 +214,24 @@ enum status train_run(const struct train_options *options)
     progress_log("end", ",\"status\":%d", (int)status);
     logged = progress_log_close();
     return status ? status : logged;
+}
+
+/* Names the file behind a link: it is replaced later, and the link stays. */
+static void follow_link(const char **path, char real[PATH_MAX])
+{
+    struct stat info;
+
+    if (*path && !lstat(*path, &info) && S_ISLNK(info.st_mode) && realpath(*path, real))
+        *path = real;
+}
+
+enum status train_run(const struct train_options *wanted)
+{
+    static char real[3][PATH_MAX];
+    struct train_options options = *wanted;
+
+    follow_link(&options.save, real[0]);
+    follow_link(&options.resume, real[1]);
+    follow_link(&options.save_weights, real[2]);
+    return run_options(&options);
 }

@@ -394,6 +394,25 @@ static void test_the_best_validation_is_kept_also_over_a_resume(void)
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
 }
 
+/* It may lead to another disk. */
+static void test_a_link_stays_and_its_file_is_replaced(void)
+{
+    char link[TRAIN_PATH + 8], option[TRAIN_OPTION + 16];
+    struct stat info;
+
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=1", "--val-batches=1", save);
+    train_went_well();
+    copy_file("before");
+    snprintf(link, sizeof(link), "%s.link", path);
+    TEST_ASSERT_EQUAL_INT(0, symlink(path, link));
+    snprintf(option, sizeof(option), "--save=%s", link);
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=2", "--val-batches=1", option, resume);
+    train_went_well();
+    TEST_ASSERT_EQUAL_INT(0, lstat(link, &info));
+    TEST_ASSERT_TRUE(S_ISLNK(info.st_mode));
+    TEST_ASSERT_FALSE(same_file("", "before"));
+}
+
 /* The last validation comes after the last checkpoint, which must know of it all the same. */
 static void test_the_last_validation_counts_after_a_resume(void)
 {
@@ -505,6 +524,7 @@ int main(void)
     RUN_TEST(test_a_run_whose_end_cannot_be_saved_has_a_status_of_its_own);
     RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
     RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
+    RUN_TEST(test_a_link_stays_and_its_file_is_replaced);
     RUN_TEST(test_the_last_validation_counts_after_a_resume);
     RUN_TEST(test_a_validation_after_a_resume_counts_after_the_next);
     RUN_TEST(test_a_finished_run_is_copied_to_another_file);
