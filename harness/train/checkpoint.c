@@ -328,7 +328,7 @@ static enum status read_contents(struct trainer *trainer, struct checkpoint_file
         return status;
     trainer->step = header->step;
     trainer->micro = trainer->first_micro = header->micro;
-    trainer->missed = header->missed ? header->step : 0;
+    trainer->missed = header->missed && !trainer->shard ? header->step : 0; /* replica 0 validates */
     trainer->val_best = isfinite(header->val_best) && header->val_best > 0.0 ? header->val_best : 0.0;
     return input_seek(&trainer->input, &(struct pipeline_position){.seed = header->data_seed,
                                                                    .samples = header->data_samples});
