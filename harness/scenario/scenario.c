@@ -179,7 +179,7 @@ static int set_size(struct settings *settings, const char *text)
     struct size_value size;
 
     if (size_parse(text, strlen(text), &size) || size.is_percent || size.bytes == 0)
-        return refuse(text);
+        return -EINVAL;
     settings->scenario.size = size.bytes;
     return 0;
 }
@@ -190,7 +190,7 @@ static int set_count(unsigned *to, const char *text, unsigned long most)
     const unsigned long count = strtoul(text, &end, 10);
 
     if (*end || count < 1 || count > most)
-        return refuse(text);
+        return -EINVAL;
     *to = (unsigned)count;
     return 0;
 }
@@ -260,7 +260,7 @@ static int read_argument(struct settings *settings, const char *argument)
     if (id == OPTIONS || (value && !options[id].form) ||
         (!value && options[id].form && options[id].form[0] != '['))
         return refuse(argument);
-    return set_option(settings, (enum option_id)id, value);
+    return set_option(settings, (enum option_id)id, value) ? refuse(argument) : 0;
 }
 
 /* Removes gpucap's variables from the environment, so that native runs are native. */
