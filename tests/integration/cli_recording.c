@@ -334,6 +334,8 @@ static void test_recording_of_a_killed_program_is_read_with_a_note(void)
     cli_expect_status(0, &result);
     cli_expect_err("note: the recording was not closed: the program was killed, or still runs; the last ",
                    &result);
+    cli_expect_out("live at end  ", &result); /* which is no leak */
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "never freed"), result.out);
     cli_expect_out("peak         ", &result);
     spawn_result_free(&result);
 }

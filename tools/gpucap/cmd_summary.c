@@ -207,13 +207,15 @@ static void print_leaks(const struct timeline *timeline)
     struct group groups[GROUPS_MAX];
     const size_t count = group_blocks(timeline, groups, is_leak);
     char name[GROUP_TEXT], size[RECORDING_TIME];
+    /* The program may still run, or was killed before it could free anything. */
+    const char *label = timeline->recording->ended ? "never freed" : "live at end";
 
     if (!count) {
-        puts("  never freed  nothing");
+        printf("  %-13snothing\n", label);
         return;
     }
     for (size_t i = 0; i < count && i < LINES; i++)
-        printf("  %-13s%s in %" PRIu64 " block%s of %s\n", i ? "" : "never freed",
+        printf("  %-13s%s in %" PRIu64 " block%s of %s\n", i ? "" : label,
                recording_size(groups[i].bytes, size), groups[i].count, groups[i].count == 1 ? "" : "s",
                group_name(timeline, &groups[i], name));
     if (count > LINES)
