@@ -509,6 +509,34 @@ static void test_prometheus_is_well_formed(void)
 
 /* ---- why ---- */
 
+#ifdef HAS_WALK
+/* A higher limit would not help while another program has the card. As above, a command follows on `why`. */
+static void test_why_says_if_the_card_is_full_as_well(void)
+{
+    struct spawn_env *env = cli_env_real();
+    const char *program = spawn_build_path("tests/integration/prog_walk"),
+               *command = spawn_build_path("gpucap");
+    char script[8 * 4096];
+
+    snprintf(script, sizeof(script),
+             "cd '%s' && { echo take 14000; until grep -q 'has 14000' native; do sleep 0.05; done; "
+             "{ echo take 3000; until grep -q memory capped; do sleep 0.05; done; '%s' why " MEMBERS_SIM
+             " g >&2; echo; } | '%s' run " MEMBERS_SIM " --max=2G --group=g -- '%s' >capped; echo; } | "
+             "'%s' >native",
+             cli_path(""), command, command, program, program);
+    spawn_env_set(env, "GPUCAP_SIM", "1x16G");
+    spawn_env_set(env, "LD_LIBRARY_PATH", spawn_build_path("sim"));
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    cli_expect_status(0, &result);
+    cli_expect_err("would fit    with a limit about ", &result);
+    cli_expect_err("the card     has only 1.3 GiB free of 16.0 GiB now\n", &result);
+    cli_expect_err("on it now    ", &result);
+    cli_expect_err("gpucap ps   (shows who holds the card)\n", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+#endif
+
 static struct spawn_result run_why(const char *word)
 {
     struct spawn_env *env = cli_env();
@@ -645,6 +673,9 @@ int main(void)
     RUN_TEST(test_prometheus_has_labels_as_exporters_have_them);
     RUN_TEST(test_prometheus_is_well_formed);
     RUN_TEST(test_why_explains_the_last_refusal);
+#ifdef HAS_WALK
+    RUN_TEST(test_why_says_if_the_card_is_full_as_well);
+#endif
     RUN_TEST(test_why_names_who_has_a_card_that_was_full);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);
     RUN_TEST(test_why_counts_the_reserve);

@@ -56,6 +56,12 @@ static uint64_t needed_limit(const struct ledger_refusal *refusal)
     return left_enough(refusal) ? refusal->limit : add(refusal->limit, refusal->asked - refusal->fits);
 }
 
+/* True if the card could not serve the request now, whatever the limit. */
+static bool is_short_now(const struct ledgers_card *card, const struct ledger_refusal *refusal)
+{
+    return card->facts.known && card->facts.free < refusal->asked && refusal->asked <= card->facts.total;
+}
+
 /* ---- what happened ---- */
 
 static void print_limit(const struct ledgers_process *process, const struct ledger_refusal *refusal)
@@ -189,6 +195,9 @@ static void print_remedy(const struct ledgers_card *card, const struct ledger_re
     printf("  would fit    with a limit about %s higher\n", words_size(needed - refusal->limit, text));
     if (card->facts.known && needed > card->facts.total)
         printf("  the card     has only %s in all\n", words_size(card->facts.total, total));
+    else if (is_short_now(card, refusal))
+        printf("  the card     has only %s free of %s now\n", words_size(card->facts.free, text),
+               words_size(card->facts.total, total));
 }
 
 static void print_earlier(const struct refusals *refusals)
@@ -232,7 +241,7 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     char before[LEDGER_NAME + 24];
     int count = 0;
 
-    if (left_enough(refusal) && others_hold(card)) {
+    if ((left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card)) {
         why_try(&count, "gpucap ps   (shows who holds the card)");
         why_try(&count, "gpucap run --wait=60s ...   (waits until others free memory)");
     }
@@ -283,7 +292,7 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_idle(card, process);
     print_reserve(last);
     print_remedy(card, last);
-    if (left_enough(last))
+    if (left_enough(last) || is_short_now(card, last))
         print_card_holders(card, process);
     print_earlier(&refusals);
     print_advice(card, process, &refusals);
