@@ -45,8 +45,6 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     pool->budget = *budget;
     pool->slack_permille = slack_permille;
     pool->dead_kept = POOL_DEAD_KEPT;
-    pool->clock = clock_ns;
-    pool->opened = pool->moves_until = clock_ns();
     pool->next_id = atomic_fetch_add(&pools_opened, 1) << ID_BITS;
     int rc = vmm_open(&pool->vmm, ordinal);
     if (rc)

@@ -3,9 +3,9 @@
  * While the limits leave room, the pool grows instead of moving chunks, as long as it holds no more than if
  * it had never moved any: moving one costs 42 us (map 1, access 25, unmap 16; H200), and each move leaves a
  * gap that the next step may need. A pool that would so exceed the slack above the peak of live bytes moves
- * chunks for as long as that takes little of the time. Near a limit it always does. It maps whole free chunks
- * where the request fits, oldest free first, because their work is most likely done, at the place that needs
- * the fewest bytes: next to a free range, if there is one.
+ * chunks if that saves enough and is paid for by requests. Near a limit it always does. It maps whole free
+ * chunks where the request fits, oldest free first, because their work is most likely done, at the place that
+ * needs the fewest bytes: next to a free range, if there is one.
  */
 #include "interpose/pool/pool_grow.h"
 
@@ -24,12 +24,13 @@
  * 10 %: 2 to 3 of 168 generated programs cost more than 1 %, 4 %: 8.) */
 #define ROOMY_PERMILLE 80
 #define ROOM_PART      16 /* a pool that could not grow by this part of what it holds counts as near the limit */
-/* With room, moves may take this part of the time that has passed. (A 150th: of 168 generated programs 3 to 7
- * instead of 2 to 3 cost more than 1 %; docs/decisions/094.) */
-#define MOVE_PART    300
-#define MOVE_NS      26000                 /* map and access of one chunk (H200) */
-#define MEMORY_NS    UINT64_C(10000000000) /* how long moves count at most, and how long their absence does */
-#define BYTES_PER_NS 259                   /* requested: the median of eleven recorded programs (H200) */
+/* With much room a pool moves chunks only if it then holds less than without moves, by this part: moves that
+ * save little make others necessary that save nothing. (docs/decisions/095) */
+#define SAVING_PART 100
+/* With much room each moved chunk must be paid for by so many bytes of requests: the median of eleven
+ * recorded programs requests them in 6 ms, and mapping a chunk takes 26 us (H200). Bytes, because the time in
+ * which a program does something else, such as loading its data, pays for nothing. */
+#define MOVE_PRICE UINT64_C(1500000000)
 /* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
  * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
  * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an
@@ -75,25 +76,30 @@ static uint64_t floor_of(const struct range *f, const struct move *move)
     return f->start < end && move->plan.start < f->start + f->bytes ? end : f->start;
 }
 
-/* Returns the bytes that could be gathered from whole free chunks now. *later: bytes of those that can be
- * used once their work is done. */
-static uint64_t gatherable(struct pool *pool, const struct move *move, uint64_t *later)
+/* Whole free chunks that could be gathered for a request. */
+struct gatherable {
+    uint64_t bytes, chunks; /* now */
+    uint64_t later;         /* bytes of those that can be used once their work is done */
+};
+
+static struct gatherable gatherable(struct pool *pool, const struct move *move)
 {
     const uint64_t target = move->plan.map_bytes;
-    uint64_t total = 0;
+    struct gatherable found = {.bytes = 0};
 
-    *later = 0;
-    for (struct range *f = pool->ranges.oldest; f && total < target; f = f->newer) {
+    for (struct range *f = pool->ranges.oldest; f && found.bytes < target; f = f->newer) {
         uint64_t below = f->start + f->bytes, start, bytes;
 
-        while (total < target && pool_next_chunk(pool, floor_of(f, move), &below, &start, &bytes)) {
-            if (f->epoch <= move->movable && bytes <= target - total)
-                total += bytes;
-            else if (f->epoch > move->reached)
-                *later += bytes;
+        while (found.bytes < target && pool_next_chunk(pool, floor_of(f, move), &below, &start, &bytes)) {
+            if (f->epoch <= move->movable && bytes <= target - found.bytes) {
+                found.bytes += bytes;
+                found.chunks++;
+            } else if (f->epoch > move->reached) {
+                found.later += bytes;
+            }
         }
     }
-    return total;
+    return found;
 }
 
 /* Retires whole free chunks, oldest first, until there are `bytes` of them. */
@@ -212,31 +218,6 @@ static void note_stitch(const struct pool *pool, const struct move *move)
                                               .owner = owner_current});
 }
 
-/* Returns the time, for can_afford: at least what a program on a fast card needs for as many bytes, so
- * that one that only allocates, as a replay of a trace does, has the memory that it had with its work. */
-static uint64_t time_of(const struct pool *pool)
-{
-    const uint64_t least = pool->opened + pool->requested / BYTES_PER_NS, now = pool->clock();
-
-    return now > least ? now : least;
-}
-
-/* Returns the time at which so many moves more, and those before, have taken no more than their part. */
-static uint64_t time_after(const struct pool *pool, uint64_t now, uint64_t moved)
-{
-    const uint64_t oldest = now > MEMORY_NS ? now - MEMORY_NS : 0;
-    const uint64_t from = pool->moves_until > oldest ? pool->moves_until : oldest;
-
-    return from + moved * MOVE_NS * MOVE_PART;
-}
-
-static void note_moves(struct pool *pool, uint64_t moved)
-{
-    const uint64_t now = time_of(pool), until = time_after(pool, now, moved);
-
-    pool->moves_until = until < now + MEMORY_NS ? until : now + MEMORY_NS;
-}
-
 /* Maps the moved and new chunks side by side at the planned place. */
 static int place(struct pool *pool, struct move *move)
 {
@@ -254,8 +235,6 @@ static int place(struct pool *pool, struct move *move)
     pool->grows += move->fresh != 0;
     pool->stitches += move->moved != 0;
     pool->stitched += move->moved;
-    if (move->moved)
-        note_moves(pool, move->moved);
     if (events_are_on())
         note_stitch(pool, move);
     return 0;
@@ -313,23 +292,25 @@ static bool within_slack(const struct pool *pool, uint64_t size, uint64_t more)
     return pool->vmm.physical + more <= peak + (slack > SLACK_LEAST ? slack : SLACK_LEAST);
 }
 
-/* Returns true if moving so many bytes, in the largest usual chunks, would not take more than its part of the
- * time that has passed. */
-static bool can_afford(const struct pool *pool, uint64_t bytes)
+/* Returns true if moving chunks for a request is worth it, where much room is left: the pool then holds much
+ * less than `unmoved`, which it would hold without moves, and requests have paid for all moves. */
+static bool is_worth_moving(struct pool *pool, const struct move *move, uint64_t unmoved)
 {
-    const uint64_t now = time_of(pool);
-
-    return time_after(pool, now, bytes / CHUNK_MOST) <= now;
+    return unmoved >= pool->vmm.physical + pool->vmm.physical / SAVING_PART &&
+           (pool->stitched + gatherable(pool, move).chunks) * MOVE_PRICE <= pool->requested;
 }
 
 /* Returns true if the pool should grow instead of moving chunks. */
-static bool has_room(const struct pool *pool, const struct move *move)
+static bool has_room(struct pool *pool, const struct move *move)
 {
     const uint64_t more = move->plan.map_bytes;
 
-    return more <= move->room && move->room - more >= pool->vmm.physical / ROOM_PART &&
-           pool->vmm.physical + more <= ranges_unmoved(&pool->ranges, move->zone, move->request) &&
-           (within_slack(pool, move->request, more) || (pool->ranges.roomy && !can_afford(pool, more)));
+    if (more > move->room || move->room - more < pool->vmm.physical / ROOM_PART)
+        return false;
+    const uint64_t unmoved = ranges_unmoved(&pool->ranges, move->zone, move->request);
+    return pool->vmm.physical + more <= unmoved &&
+           (within_slack(pool, move->request, more) ||
+            (pool->ranges.roomy && !is_worth_moving(pool, move, unmoved)));
 }
 
 /* Returns true if the missing bytes can be granted, if need be after releasing whole free chunks that are of
@@ -367,7 +348,7 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
 {
     struct move move = {
         .zone = zone, .request = size, .room = room_of(pool), .reached = fence_reached(&pool->fence)};
-    uint64_t later = 0;
+    struct gatherable found = {.bytes = 0};
     bool refused;
 
     move.movable = streams_in_order() ? UINT64_MAX : fence_usable(&pool->fence);
@@ -382,10 +363,12 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
         return -ENOMEM;
     pool->ranges.roomy = pool->unmoved.roomy = usual_chunk(move.room) > RANGES_PAGE;
     const bool grow = has_room(pool, &move);
-    const uint64_t moved = grow ? 0 : gatherable(pool, &move, &later);
-    const bool others = patience != NO_WAIT && (later || pool->pending_bytes);
+    if (!grow)
+        found = gatherable(pool, &move);
+    const uint64_t moved = found.bytes;
+    const bool others = patience != NO_WAIT && (found.later || pool->pending_bytes);
     const bool roomy = grow || moved == target || within_slack(pool, size, target - moved);
-    const bool enough = later + pool->pending_bytes >= size; /* otherwise a join would not help */
+    const bool enough = found.later + pool->pending_bytes >= size; /* otherwise a join would not help */
     if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
         return pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
     if (!can_be_met(pool, target - moved, moved))

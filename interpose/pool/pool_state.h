@@ -98,7 +98,6 @@ struct pool {
     struct pool_budget budget;
     uint32_t slack_permille; /* how far above the peak of live bytes the pool may grow before it moves chunks
                                 or waits for work */
-    uint64_t (*clock)(void); /* in nanoseconds; a test may have its own */
     bool guard;              /* each block has pages of its own (pool_guard.h); set once */
     _Atomic(CUstream) filling; /* our stream for zero=on and fill=on, created at first use */
     _Atomic uint64_t next_id;  /* block ids; caches take them in batches */
@@ -130,9 +129,7 @@ struct pool {
     uint64_t period_peak;      /* the same in this period only */
     uint64_t peak_live, peak_physical, hits, stitches, stitched, grows, waits, joins, trims;
     uint64_t room_ns, wait_ns;
-    uint64_t opened;      /* time on the clock */
-    uint64_t requested;   /* bytes of all requests that were not met from a cache */
-    uint64_t moves_until; /* time by which the moves so far are no longer too many (pool_grow.c) */
+    uint64_t requested; /* bytes of all requests that were not met from a cache */
 };
 
 /* Returns true if blocks of `size` bytes come from the heap of small blocks. */

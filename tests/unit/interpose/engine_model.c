@@ -48,13 +48,6 @@ static void budget_give(void *owner, uint64_t bytes)
     model->held -= bytes;
 }
 
-static uint64_t hours(void)
-{
-    static uint64_t ns;
-
-    return ns += UINT64_C(3600000000000);
-}
-
 void model_open(struct model *model, uint64_t capacity, uint64_t allowed)
 {
     const struct pool_budget budget = {.owner = model,
@@ -68,8 +61,7 @@ void model_open(struct model *model, uint64_t capacity, uint64_t allowed)
     model->allowed = allowed;
     fake_start(capacity);
     CHECK(pool_open(&model->pool, FAKE_CONTEXT, 0, &budget, MODEL_SLACK) == 0);
-    model->pool.clock = hours;
-    model->pool.opened = model->pool.moves_until = 0;
+    model->pool.requested = UINT64_MAX / 2;
 }
 
 void model_close(struct model *model)

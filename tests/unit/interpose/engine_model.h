@@ -24,8 +24,8 @@ struct model {
     uint64_t allowed, granted, held;
 };
 
-/* Opens the pool. An hour passes between any two looks at its clock, so that it never moves chunks too often;
- * a test may give it another clock. */
+/* Opens the pool, with so many bytes requested before that it may always move chunks; a test may set
+ * pool.requested. */
 void model_open(struct model *model, uint64_t capacity, uint64_t allowed);
 /* Closes the pool; nothing may be left of it. */
 void model_close(struct model *model);

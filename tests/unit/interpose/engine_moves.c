@@ -1,6 +1,5 @@
-/* How often a pool may move chunks while there is room: only as much as takes little of the time that has
- * passed. Otherwise it grows, but only to what it would hold if it had never moved any. The clock is the
- * test's own. */
+/* How often a pool may move chunks while there is room: only if that saves much, and only as many as requests
+ * have paid for. Otherwise it grows, but only to what it would hold if it had never moved any. */
 #include "tests/unit/interpose/engine_model.h"
 
 #include <unity.h>
@@ -8,32 +7,30 @@
 #define BLOCKS 16
 #define BLOCK  (64 * MIB)
 #define ROOM   (UINT64_C(139) << 30)
-#define SECOND UINT64_C(1000000000)
+#define PRICE  UINT64_C(1500000000)    /* of a moved chunk, in bytes requested */
+#define CHUNKS (2 * BLOCK / (8 * MIB)) /* that two blocks are made of */
 
 static struct model model;
 static uint64_t slots[BLOCKS]; /* addresses of the blocks, side by side */
-static uint64_t now;
-
-static uint64_t test_clock(void)
-{
-    return now;
-}
 
 /* Fills the pool with blocks. The slack above them is less than two blocks, also with much room (8 %). */
 static void fill(uint64_t capacity)
 {
     model_open(&model, capacity, capacity);
-    model.pool.clock = test_clock;
     for (unsigned i = 0; i < BLOCKS; i++)
         TEST_ASSERT_EQUAL_INT(0, model_alloc(&model, BLOCK));
     for (unsigned i = 0; i < BLOCKS; i++)
         slots[i] = model.blocks[i].address;
+    model.pool.requested = 0;
 }
 
-void setUp(void)
+/* Requests have paid for so many moved chunks more. */
+static void pay(uint64_t chunks)
 {
-    now = 0;
+    model.pool.requested += chunks * PRICE;
 }
+
+void setUp(void) {}
 
 void tearDown(void)
 {
@@ -74,11 +71,10 @@ static void test_with_room_a_young_pool_grows(void)
     TEST_ASSERT_EQUAL_UINT64(BLOCKS + 2, held());
 }
 
-/* 16 chunks each, at 26 us, 300 times: 0.125 s. */
 static void test_with_room_a_pool_that_has_moved_much_grows(void)
 {
     fill(ROOM);
-    now = SECOND * 3 / 8;
+    pay(3 * CHUNKS);
     for (unsigned slot = 1; slot < 13; slot += 4)
         TEST_ASSERT_TRUE(free_and_ask(slot));
     TEST_ASSERT_EQUAL_UINT64(BLOCKS, held());
@@ -86,65 +82,56 @@ static void test_with_room_a_pool_that_has_moved_much_grows(void)
     TEST_ASSERT_EQUAL_UINT64(BLOCKS + 2, held());
 }
 
-static void test_time_without_moves_allows_them_again(void)
+static void test_requests_pay_for_each_move(void)
 {
     fill(ROOM);
     for (unsigned slot = 1; slot + 2 < BLOCKS; slot += 4) {
-        now += SECOND / 8;
+        pay(CHUNKS);
         TEST_ASSERT_TRUE(free_and_ask(slot));
     }
     TEST_ASSERT_EQUAL_UINT64(BLOCKS, held());
 }
 
-static void test_an_hour_without_moves_is_worth_ten_seconds(void)
+static void test_a_move_is_not_made_before_it_is_paid_for(void)
 {
     fill(ROOM);
-    now = 3600 * SECOND;
-    TEST_ASSERT_TRUE(free_and_ask(1));
-    TEST_ASSERT_TRUE(model.pool.moves_until > now - 10 * SECOND);
+    pay(CHUNKS);
+    model.pool.requested -= 2 * BLOCK + 1; /* the request itself counts */
+    TEST_ASSERT_FALSE(free_and_ask(1));
+    TEST_ASSERT_TRUE(free_and_ask(5));
 }
 
-/* Frees two blocks, asks for both in one, and has two again. */
-static void shuffle(void)
+/* Frees the block of two at the end and asks for one that is longer. Returns true if chunks moved. */
+static bool lengthen(uint64_t bytes)
 {
+    const uint64_t before = model.pool.stitches;
     size_t i = 0;
 
-    model_free(&model, fake_below(&model.random, model.count), true);
-    model_free(&model, fake_below(&model.random, model.count), true);
-    TEST_ASSERT_EQUAL_INT(0, model_alloc(&model, 2 * BLOCK));
     while (model.blocks[i].bytes != 2 * BLOCK)
         i++;
     model_free(&model, i, true);
-    TEST_ASSERT_EQUAL_INT(0, model_alloc(&model, BLOCK));
-    TEST_ASSERT_EQUAL_INT(0, model_alloc(&model, BLOCK));
+    TEST_ASSERT_EQUAL_INT(0, model_alloc(&model, 2 * BLOCK + bytes));
+    model_check(&model);
+    return model.pool.stitches != before;
 }
 
-static void test_moves_without_end_count_for_ten_seconds(void)
-{
-    fill((BLOCKS + 1) * BLOCK);
-    for (unsigned i = 0; i < 200; i++)
-        shuffle();
-    TEST_ASSERT_TRUE(model.pool.stitched > 4000);                  /* 31 s at 26 us, 300 times */
-    TEST_ASSERT_TRUE(model.pool.moves_until <= now + 11 * SECOND); /* and the bytes requested, see below */
-}
-
-/* A program that only allocates is taken for one that uses its memory at the speed of a fast card. */
-static void test_bytes_requested_count_as_time(void)
+/* Little is less than a 100th of what the pool holds, which is 1,152 MiB. */
+static void test_with_room_a_pool_does_not_move_chunks_to_save_little(void)
 {
     fill(ROOM);
     TEST_ASSERT_FALSE(free_and_ask(1));
-    free_slot(9);
-    for (uint64_t i = 0; i < 600; i++) { /* never the size that was freed last */
-        TEST_ASSERT_EQUAL_INT(0, model_alloc(&model, BLOCK - (i % 2 + 1) * MIB));
-        for (size_t k = 0; k < model.count; k++) {
-            if (model.blocks[k].bytes == BLOCK - (i % 2 + 1) * MIB) {
-                model_free(&model, k, true);
-                break;
-            }
-        }
-    }
-    TEST_ASSERT_TRUE(free_and_ask(5));
-    TEST_ASSERT_EQUAL_UINT64(BLOCKS + 2, held());
+    pay(1000);
+    TEST_ASSERT_FALSE(lengthen(10 * MIB));
+    TEST_ASSERT_EQUAL_UINT64((BLOCKS + 2) * BLOCK + 10 * MIB, model.pool.vmm.physical);
+}
+
+static void test_with_room_a_pool_moves_chunks_to_save_more(void)
+{
+    fill(ROOM);
+    TEST_ASSERT_FALSE(free_and_ask(1));
+    pay(1000);
+    TEST_ASSERT_TRUE(lengthen(16 * MIB));
+    TEST_ASSERT_EQUAL_UINT64((BLOCKS + 2) * BLOCK, model.pool.vmm.physical);
 }
 
 static void test_near_a_limit_it_moves_however_often(void)
@@ -166,7 +153,7 @@ static void ask_between(unsigned slot)
 static void test_it_grows_no_further_than_without_any_move(void)
 {
     fill(ROOM);
-    now = SECOND / 4;
+    pay(2 * CHUNKS);
     free_slot(1);
     free_slot(3);
     free_slot(11);
@@ -187,10 +174,10 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_with_room_a_young_pool_grows);
     RUN_TEST(test_with_room_a_pool_that_has_moved_much_grows);
-    RUN_TEST(test_time_without_moves_allows_them_again);
-    RUN_TEST(test_an_hour_without_moves_is_worth_ten_seconds);
-    RUN_TEST(test_moves_without_end_count_for_ten_seconds);
-    RUN_TEST(test_bytes_requested_count_as_time);
+    RUN_TEST(test_requests_pay_for_each_move);
+    RUN_TEST(test_a_move_is_not_made_before_it_is_paid_for);
+    RUN_TEST(test_with_room_a_pool_does_not_move_chunks_to_save_little);
+    RUN_TEST(test_with_room_a_pool_moves_chunks_to_save_more);
     RUN_TEST(test_near_a_limit_it_moves_however_often);
     RUN_TEST(test_it_grows_no_further_than_without_any_move);
     return UNITY_END();

@@ -19,12 +19,6 @@ static const struct {
 static struct model model;
 static struct price counted;
 static struct driver_table fakes;
-static uint64_t now_ns; /* of the program */
-
-static uint64_t program_clock(void)
-{
-    return now_ns;
-}
 
 static CUresult count_create(CUmemGenericAllocationHandle *handle, size_t bytes,
                              const CUmemAllocationProp *properties, unsigned long long flags)
@@ -59,12 +53,10 @@ static void replay(const struct program *program, uint64_t capacity, double seco
     model_open(&model, capacity, capacity);
     fakes = driver_entries;
     driver_entries.cuMemCreate = count_create;
-    if (seconds > 0)
-        model.pool.clock = program_clock;
+    model.pool.requested = 0;
     for (i = 0; i < program->count; i++) {
         const struct program_event *event = &program->events[i];
 
-        now_ns = (uint64_t)(seconds * 1e9 * (double)i / (double)program->count);
         if (!event->bytes)
             CHECK(pool_free(&model.pool, addresses[event->id], true) == 0);
         else if (pool_alloc(&model.pool, event->bytes, &addresses[event->id]))

@@ -21,7 +21,7 @@ struct price {
 
 /* Runs a program with so much memory, in a process of its own. Ends the program if that breaks off. With
  * `seconds`, the time that the program would take, memory that is idle for as long as option decay says goes
- * back, and the pool knows how often it moves chunks; with 0 none goes back, and moves are never too many. */
+ * back; with 0 none does. */
 struct price price_run(const struct program *program, uint64_t capacity, double seconds);
 
 /* The cost of the calls in seconds: all but growth to the peak, and growth to the peak. */
