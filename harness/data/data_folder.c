@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness/data/file.h"
@@ -151,25 +150,16 @@ static enum status set_path(struct folder_split *split, const char *dir, const c
     return STATUS_OK;
 }
 
-static bool has_folder(const char *dir, const char *name)
-{
-    char path[PATH_MAX];
-    struct stat info;
-
-    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) && !stat(path, &info) &&
-           S_ISDIR(info.st_mode);
-}
-
 static enum status list_files(struct folder *source, const struct data_config *config)
 {
     static const char *const names[] = {"val", "validation", "test"};
     struct folder_split *train = &source->split[DATA_TRAIN], *other = &source->split[DATA_VALIDATION];
     const char *dir = config->path, *name = NULL;
-    bool divided = has_folder(dir, "train");
+    bool divided = listing_is_folder(dir, "train");
     enum status status = set_path(train, dir, divided ? "train" : "");
 
     for (size_t i = 0; divided && !name && i < sizeof(names) / sizeof(names[0]); i++)
-        name = has_folder(dir, names[i]) ? names[i] : NULL;
+        name = listing_is_folder(dir, names[i]) ? names[i] : NULL;
     if (!status)
         status = listing_read(&train->listing, train->path, NULL);
     if (!status && name)

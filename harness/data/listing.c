@@ -36,7 +36,7 @@ static int not_hidden(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-static bool is_folder(const char *dir, const char *name)
+bool listing_is_folder(const char *dir, const char *name)
 {
     char path[PATH_MAX];
     struct stat info;
@@ -160,7 +160,7 @@ static enum status add_classes(struct listing *listing, const char *dir, struct 
         const char *name = entries[i]->d_name;
         size_t before = listing->count;
 
-        if (!is_folder(dir, name))
+        if (!listing_is_folder(dir, name))
             continue;
         status = add_folder(listing, dir, name, known ? find_class(known, name) : listing->classes);
         if (!status && listing->count > before)

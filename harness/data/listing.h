@@ -28,6 +28,9 @@ struct listing {
 enum status listing_read(struct listing *listing, const char *dir, const struct listing *known);
 void listing_free(struct listing *listing);
 
+/* Returns true if `name` in `dir` is a folder, or a link to one. */
+bool listing_is_folder(const char *dir, const char *name);
+
 static inline const char *listing_name(const struct listing *listing, size_t file)
 {
     return listing->names + listing->file[file].name;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/data/file.h"
 #include "harness/model/names.h"
 #include "harness/train/checkpoint_param.h"
 #include "harness/train/tensor_file.h"
@@ -139,20 +140,9 @@ static enum status refuse(const char *path, const char *what)
 
 static enum status read_at(int fd, const char *path, void *bytes, size_t count, off_t from)
 {
-    char *at = bytes;
+    const char *reason;
 
-    while (count > 0) {
-        ssize_t got = pread(fd, at, count, from);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return refuse(path, got < 0 ? strerror(errno) : "it is truncated");
-        at += got;
-        from += got;
-        count -= (size_t)got;
-    }
-    return STATUS_OK;
+    return file_read_at(fd, bytes, count, (uint64_t)from, &reason) ? refuse(path, reason) : STATUS_OK;
 }
 
 /* Reads and checks the header. Sets *data to where the data begins. */
