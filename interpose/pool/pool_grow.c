@@ -28,9 +28,9 @@
  * save little make others necessary that save nothing. (docs/decisions/095) */
 #define SAVING_PART 100
 /* With much room each moved chunk must be paid for by so many bytes of requests: the median of eleven
- * recorded programs requests them in 6 ms, and mapping a chunk takes 26 us (H200). Bytes, because the time in
+ * recorded programs requests them in 8 ms, and mapping a chunk takes 26 us (H200). Bytes, because the time in
  * which a program does something else, such as loading its data, pays for nothing. */
-#define MOVE_PRICE UINT64_C(1500000000)
+#define MOVE_PRICE UINT64_C(2000000000)
 /* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
  * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
  * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an
