@@ -46,6 +46,7 @@ static CUresult fake_record(CUcontext context, CUevent event)
     for (unsigned s = 0; s < FAKE_STREAMS && !fail; s++)
         e->behind[s] = fake.streams[s].submitted;
     e->recorded |= !fail;
+    e->failed |= fail;
     fake_unlock();
     return fail ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }

@@ -40,7 +40,7 @@ struct fake_stream {
 };
 
 struct fake_event {
-    bool exists, recorded, waited_for;
+    bool exists, recorded, waited_for, failed; /* failed: so did a call that should have recorded it */
     uint64_t behind[FAKE_STREAMS];
 };
 
