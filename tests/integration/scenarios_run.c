@@ -1,6 +1,7 @@
 /* `scenarios` as a whole, with the smallest trainings on simulated cards: natively the first of several
  * arenas takes all, under gpucap all train; every way goes down a ladder of cards; trainings whose peaks
  * alternate share a budget by lending and waiting. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,8 +158,10 @@ static void test_peaks_that_alternate_fit_one_job_that_lends_and_waits(void)
     spawn_result_free(&result);
 }
 
-/* Half a second of steps: fleet asks NVML every 20 ms, and a member that ends sooner may never be seen. */
-static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
+#define TRIES 5
+
+/* Returns the lesser of the two members' peaks, both of which keep to the cap. */
+static unsigned long long train_two(void)
 {
     struct spawn_env *env = cli_env_real();
     struct spawn_result result =
@@ -167,7 +170,7 @@ static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
                                    "--processes=2", "--quiet", "--", "train", "--model=mlp", "--hidden=8",
                                    "--batch=64", "--steps=1000", "--val-batches=1", "--alloc=arena", NULL},
                   NULL);
-    unsigned long long peak;
+    unsigned long long peak, least = ULLONG_MAX;
     int members = 0;
 
     spawn_env_free(env);
@@ -178,11 +181,24 @@ static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
 
         TEST_ASSERT_NOT_NULL(figure);
         TEST_ASSERT_EQUAL_INT(1, sscanf(figure, "peak_memory=%llu", &peak));
-        TEST_ASSERT_TRUE_MESSAGE(peak > 16 << 20 && peak <= 96 << 20, at);
+        TEST_ASSERT_TRUE_MESSAGE(peak <= 96 << 20, at);
+        least = peak < least ? peak : least;
         members++;
     }
     TEST_ASSERT_EQUAL_INT(2, members);
     spawn_result_free(&result);
+    return least;
+}
+
+/* Half a second of steps: fleet asks NVML every 20 ms, and a member that ends sooner may never be seen. So
+ * may one that ends while fleet is not run, on a busy machine: then they train again. */
+static void test_a_fleet_of_trainings_keeps_to_its_caps(void)
+{
+    unsigned long long least = 0;
+
+    for (int i = 0; i < TRIES && least <= 16 << 20; i++)
+        least = train_two();
+    TEST_ASSERT_TRUE(least > 16 << 20);
 }
 
 static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
