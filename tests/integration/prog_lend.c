@@ -140,6 +140,33 @@ static void contexts_come_and_go(void)
     prog_join(pid);
 }
 
+/* The same for streams. */
+static void streams_come_and_go(void)
+{
+    CUdeviceptr block;
+    CUstream stream;
+    size_t before, after, total;
+
+    prog_context(0);
+    if (prog_is_other()) {
+        MUST(0, cuMemAlloc(&block, 1024 * MIB));
+        prog_signal();
+        prog_await();
+        return;
+    }
+    const pid_t pid = prog_start(true);
+    prog_await();
+    MUST(0, cuMemGetInfo(&before, &total));
+    for (int i = 0; i < 300; i++) {
+        MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        MUST(0, cuStreamDestroy(stream));
+    }
+    MUST(0, cuMemGetInfo(&after, &total));
+    MUST(before, after);
+    prog_signal();
+    prog_join(pid);
+}
+
 /* On a full card of 1 GiB: all that the other process has idle is in the driver's own pool. No request waits,
  * so the other must give it back with its answer. */
 static void lends_from_drivers_pool(void)
@@ -295,6 +322,7 @@ int main(int argc, char **argv)
         {"borrows_after_frees", borrows_after_frees},
         {"context_beside_handles", context_beside_handles},
         {"contexts_come_and_go", contexts_come_and_go},
+        {"streams_come_and_go", streams_come_and_go},
         {"lends_from_drivers_pool", lends_from_drivers_pool},
         {"second_context", second_context},
         {"captures", captures},
