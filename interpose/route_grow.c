@@ -271,6 +271,11 @@ void route_grow_end(const struct route_growth *growth)
     settle_growth(growth, true);
 }
 
+void route_grow_abort(const struct route_growth *growth)
+{
+    settle_growth(growth, false);
+}
+
 void route_stream_destroyed(CUcontext context)
 {
     for (int i = 0; i < CONTEXTS_COUNTED; i++) {

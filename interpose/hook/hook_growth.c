@@ -68,7 +68,10 @@ static void look_at_attributes(const CUlaunchConfig *config)
         CUresult result_ = route_grow_begin(&growth_, bytes);                                                \
         if (result_ == CUDA_SUCCESS) {                                                                       \
             result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
-            route_grow_end(&growth_);                                                                        \
+            if (result_ == CUDA_SUCCESS)                                                                     \
+                route_grow_end(&growth_);                                                                    \
+            else                                                                                             \
+                route_grow_abort(&growth_);                                                                  \
         }                                                                                                    \
         result_;                                                                                             \
     })

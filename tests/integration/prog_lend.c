@@ -140,10 +140,11 @@ static void contexts_come_and_go(void)
     prog_join(pid);
 }
 
-/* The same for streams. */
+/* The same for streams, and for code that cannot be loaded. */
 static void streams_come_and_go(void)
 {
     CUdeviceptr block;
+    CUmodule module;
     CUstream stream;
     size_t before, after, total;
 
@@ -160,6 +161,7 @@ static void streams_come_and_go(void)
     for (int i = 0; i < 300; i++) {
         MUST(0, cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
         MUST(0, cuStreamDestroy(stream));
+        MUST(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, "/nonexistent"));
     }
     MUST(0, cuMemGetInfo(&after, &total));
     MUST(before, after);

@@ -46,7 +46,7 @@ static struct {
     uint64_t grow, stack;
     CUdevice ordinal;
     CUcontext context, captured, grown;
-    int waits, wait_ends, distrusts, retains;
+    int aborts, waits, wait_ends, distrusts, retains;
     bool waited_well;
     int wrong; /* a call that should not be: no assertion may end a test while a hook holds its lock */
 } got;
@@ -108,6 +108,12 @@ void route_grow_end(const struct route_growth *growth)
 {
     if (growth->device)
         got.ends++;
+}
+
+void route_grow_abort(const struct route_growth *growth)
+{
+    got.aborts++;
+    route_grow_end(growth);
 }
 
 void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context)
@@ -637,6 +643,18 @@ static void test_captures_of_a_green_context_end_with_it(void)
 
 /* ---- growth ---- */
 
+static void test_a_call_that_fails_makes_no_context_grow(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 5000));
+    expect_grown(1, 1, 1);
+    TEST_ASSERT_EQUAL_INT(0, got.aborts);
+    begin();
+    fake.result = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 5000));
+    expect_grown(1, 1, 1);
+    TEST_ASSERT_EQUAL_INT(1, got.aborts);
+}
+
 static void test_the_limits_of_a_context_are_asked_for(void)
 {
     static const CUlimit heaps[] = {CU_LIMIT_MALLOC_HEAP_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE};
@@ -719,6 +737,7 @@ int main(void)
     RUN_TEST(test_a_green_context_makes_and_holds_its_primary);
     RUN_TEST(test_a_green_context_that_fails_or_does_not_fit_leaves_nothing);
     RUN_TEST(test_captures_of_a_green_context_end_with_it);
+    RUN_TEST(test_a_call_that_fails_makes_no_context_grow);
     RUN_TEST(test_the_limits_of_a_context_are_asked_for);
     RUN_TEST(test_a_launch_asks_for_the_stack_of_its_kernel);
     RUN_TEST(test_kernels_that_may_overlap_end_the_order_of_streams);
