@@ -585,7 +585,7 @@ static void settle_small_blocks(void)
     model_work(&model, 0, &model.blocks[0]);
     CHECK(pool_free(&model.pool, block, false) == 0);
     fake_on_synchronize = work_and_free;
-    small_settle(&model.pool, NULL, &wait_ns);
+    small_trim_wait(&model.pool, NULL, &wait_ns);
     fake_on_synchronize = NULL;
     CHECK(later_count > 0 && later_count < 8);
     while (later_count < 8)

@@ -162,7 +162,7 @@ static void test_a_figure_that_the_driver_does_not_give_is_none(void)
     trim_result = CUDA_ERROR_INVALID_VALUE;
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(0, drivers_pools_give(0), "refused");
     TEST_ASSERT_FALSE(drivers_pools_trim(0));
-    drivers_pools_destroy(handle(11));
+    destroy(handle(11));
 }
 
 static void test_what_a_pool_gave_back_counts_as_growth_when_it_takes_it_again(void)
