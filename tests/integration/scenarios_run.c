@@ -142,8 +142,11 @@ static void test_what_there_is_no_time_for_is_skipped_and_named(void)
     spawn_result_free(&result);
 }
 
-/* Natively it depends on when the peaks meet. */
-static void test_peaks_that_alternate_fit_one_job_that_lends_and_waits(void)
+#define TRIES 5
+
+/* Runs (g). Natively it depends on when the peaks meet. Returns whether the peak of the sum was seen to be
+ * less than the sum of the peaks. */
+static bool peaks_alternate(void)
 {
     struct spawn_result result = run_scenario("g");
     double sum, peak;
@@ -154,11 +157,19 @@ static void test_peaks_that_alternate_fit_one_job_that_lends_and_waits(void)
     const char *row = strstr(result.out, "\ngpucap, one job, lends and waits ");
     TEST_ASSERT_EQUAL_INT_MESSAGE(
         2, sscanf(row, " gpucap, one job, lends and waits 3 of 3 0 %*f s %lf MiB %lf MiB", &sum, &peak), row);
-    TEST_ASSERT_TRUE_MESSAGE(peak < sum, row);
     spawn_result_free(&result);
+    return peak < sum;
 }
 
-#define TRIES 5
+/* On a busy machine the peaks may be over before they are measured: then they train again. */
+static void test_peaks_that_alternate_fit_one_job_that_lends_and_waits(void)
+{
+    bool less = false;
+
+    for (int i = 0; i < TRIES && !less; i++)
+        less = peaks_alternate();
+    TEST_ASSERT_TRUE(less);
+}
 
 /* Returns the lesser of the two members' peaks, both of which keep to the cap. */
 static unsigned long long train_two(void)
