@@ -572,7 +572,7 @@ static void work_and_free(void)
     fence_poll(&model.pool.fence);
 }
 
-static void settle_small_blocks(void)
+static void wait_for_small_blocks(void)
 {
     uint64_t block, wait_ns;
 
@@ -598,7 +598,7 @@ static void settle_small_blocks(void)
 
 static void test_a_wait_for_small_blocks_is_not_for_later_work(void)
 {
-    TEST_ASSERT_TRUE(fake_child(settle_small_blocks));
+    TEST_ASSERT_TRUE(fake_child(wait_for_small_blocks));
 }
 
 int main(void)
