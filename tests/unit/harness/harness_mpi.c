@@ -12,7 +12,7 @@
 /* More ranks than processors, as root, in a container. */
 #define MPIRUN                                                                                               \
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_ALLOW_RUN_AS_ROOT=1 "                    \
-    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 200 mpirun --oversubscribe --bind-to none "                     \
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 200 mpirun --oversubscribe --bind-to none "                    \
     "--mca btl self,tcp --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "
 
 void setUp(void) {}
