@@ -47,6 +47,8 @@ prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_ends
 prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stack_in_graph stack_with_room stack_on_second_card
 prog_limits , - stack_after_reset dependent_launch release_again create_again
 prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
+prog_rare $WRAPPED GPUCAP_ZERO=on filled_after_a_green_context
+prog_rare $EACH_WAY GPUCAP_MAX=2G taken_in_a_green_context
 prog_rare , - mapped_then_released mapped_and_held not_mappings host_pool many_pools
 prog_rare , - stack_on_a_full_card code_on_a_full_card freed_in_another_context idle_is_kept_from_the_impossible
 prog_rare , - freed_at_once fill_fails levels
