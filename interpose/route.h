@@ -132,8 +132,6 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_
 void route_grow_end(const struct route_growth *growth);
 /* In place of route_grow_end if the driver's call has failed: nothing stays in the account. */
 void route_grow_abort(const struct route_growth *growth);
-/* Call after a stream of the context was destroyed: what it was counted as leaves the account. */
-void route_stream_destroyed(CUcontext context);
 
 #define ROUTE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
 

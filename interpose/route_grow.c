@@ -276,22 +276,6 @@ void route_grow_abort(const struct route_growth *growth)
     settle_growth(growth, false);
 }
 
-void route_stream_destroyed(CUcontext context)
-{
-    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
-        if (atomic_load(&contexts[i].context) != context)
-            continue;
-        struct device *device = atomic_load(&contexts[i].device);
-        uint64_t bytes = atomic_load(&contexts[i].bytes);
-        while (bytes >= GROWTH_UNKNOWN &&
-               !atomic_compare_exchange_weak(&contexts[i].bytes, &bytes, bytes - GROWTH_UNKNOWN))
-            ;
-        if (device && bytes >= GROWTH_UNKNOWN)
-            account_forget_growth(&device->account, GROWTH_UNKNOWN);
-        return;
-    }
-}
-
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread)
 {
     struct device *device;

@@ -5,7 +5,6 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/pool/streams.h"
-#include "interpose/route.h"
 
 /* For work whose streams are not among the parameters. */
 static uintptr_t every_stream(void)
@@ -60,17 +59,12 @@ static uintptr_t every_stream(void)
 #define DESTROY(stream, call)                                                                                \
     ({                                                                                                       \
         CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \
-        CUcontext context_ = NULL;                                                                           \
         streams_end(stream);                                                                                 \
-        if (route_limited())                                                                                 \
-            driver.cuStreamGetCtx(stream, &context_);                                                        \
         if (capture_any())                                                                                   \
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
             capture_end(streams_key(stream), streams_thread_key());                                          \
-        if (result_ == CUDA_SUCCESS && context_)                                                             \
-            route_stream_destroyed(context_);                                                                \
         result_;                                                                                             \
     })
 

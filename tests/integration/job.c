@@ -224,10 +224,14 @@ static struct spawn_env *without_nvml(void)
     return env;
 }
 
-static void test_without_nvml_contexts_and_streams_count_once_while_they_live(void)
+static void test_without_nvml_a_context_counts_once_while_it_lives(void)
 {
     expect_lent(without_nvml(), "contexts_come_and_go");
-    expect_lent(without_nvml(), "streams_come_and_go");
+}
+
+static void test_without_nvml_code_that_was_not_loaded_does_not_count(void)
+{
+    expect_lent(without_nvml(), "loads_that_fail");
 }
 
 static void test_a_request_in_a_capture_waits_for_no_other_process(void)
@@ -624,7 +628,8 @@ int main(void)
     RUN_TEST(test_a_full_card_is_not_waited_for_if_no_other_can_free_it);
     RUN_TEST(test_a_context_is_not_taken_for_as_large_as_what_others_use);
     RUN_TEST(test_a_context_is_not_taken_for_as_large_as_all_that_its_process_holds);
-    RUN_TEST(test_without_nvml_contexts_and_streams_count_once_while_they_live);
+    RUN_TEST(test_without_nvml_a_context_counts_once_while_it_lives);
+    RUN_TEST(test_without_nvml_code_that_was_not_loaded_does_not_count);
     RUN_TEST(test_a_request_in_a_capture_waits_for_no_other_process);
     RUN_TEST(test_a_context_beside_a_min_gets_what_others_have_idle);
     RUN_TEST(test_a_request_beside_a_min_waits_for_room);

@@ -35,7 +35,7 @@ static char driver_function, hook_function;
 static struct fake {
     CUresult result; /* the driver's */
     CUstreamCaptureStatus status, status_after;
-    bool foreign, capturing, inactive, limited, unlimited, no_device, only_card, bad_rules, knows_pid;
+    bool foreign, capturing, inactive, unlimited, no_device, only_card, bad_rules, knows_pid;
     /* what happened */
     char order[32]; /* one letter for each call */
     uintptr_t key;
@@ -120,17 +120,6 @@ bool capture_any(void)
 bool route_active(void)
 {
     return !fake.inactive;
-}
-
-bool route_limited(void)
-{
-    return fake.limited;
-}
-
-void route_stream_destroyed(CUcontext context)
-{
-    happen('g');
-    fake.context = context;
 }
 
 struct device *device_get(CUdevice ordinal)
@@ -494,18 +483,6 @@ static void test_a_capture_ends_with_its_stream(void)
     TEST_ASSERT_EQUAL_STRING("xc", fake.order);
 }
 
-static void test_a_destroyed_stream_leaves_the_account(void)
-{
-    fake.limited = true;
-    TEST_ASSERT_EQUAL_INT(0, cuStreamDestroy_v2(stream));
-    TEST_ASSERT_EQUAL_PTR(0x55, fake.context);
-    TEST_ASSERT_EQUAL_STRING("xcg", fake.order);
-    fake.order[0] = '\0';
-    fake.result = CUDA_ERROR_INVALID_HANDLE;
-    cuStreamDestroy_v2(stream);
-    TEST_ASSERT_EQUAL_STRING("xc", fake.order);
-}
-
 /* ---- figures ---- */
 
 static void test_free_and_total_are_those_of_the_limit(void)
@@ -673,7 +650,6 @@ int main(void)
     RUN_TEST(test_a_capture_is_announced_first_and_taken_back_if_refused);
     RUN_TEST(test_a_capture_ends_when_the_stream_no_longer_captures);
     RUN_TEST(test_a_capture_ends_with_its_stream);
-    RUN_TEST(test_a_destroyed_stream_leaves_the_account);
     RUN_TEST(test_free_and_total_are_those_of_the_limit);
     RUN_TEST(test_a_recording_has_the_card_of_each_block);
     RUN_TEST(test_a_recording_has_full_cards_and_no_other_failures);
