@@ -297,7 +297,8 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
 
         if (ticket->kind != BLOCKS_HANDLE)
             driver.cuCtxGetCurrent(&context);
-        block.context = (void *)(context ? pools_owner(context) : NULL); /* it outlives a green context */
+        block.context =
+            (void *)(context ? pools_owner_if_green(context) : NULL); /* it outlives a green context */
         block.device = ticket->device->ordinal;
         blocks_add(&block);
     } else {

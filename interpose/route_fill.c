@@ -17,12 +17,16 @@ static CUresult own_stream(struct pool *pool, CUstream *stream)
     if (result != CUDA_SUCCESS)
         return result;
     result = driver.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING);
+    if (result != CUDA_SUCCESS) {
+        route_grow_abort(&growth);
+        return result;
+    }
     route_grow_end(&growth);
-    if (result == CUDA_SUCCESS && !atomic_compare_exchange_strong(&pool->filling, &none, *stream)) {
+    if (!atomic_compare_exchange_strong(&pool->filling, &none, *stream)) {
         driver.cuStreamDestroy_v2(*stream);
         *stream = none;
     }
-    return result;
+    return CUDA_SUCCESS;
 }
 
 /* fill_block with the pool's context current. */

@@ -14,7 +14,7 @@
 #include <errno.h>
 
 #define GROWTH_UNKNOWN   LIMIT_PAGE
-#define CONTEXTS_COUNTED 64 /* contexts whose stacks are known; any beyond count as fresh */
+#define CONTEXTS_COUNTED 64 /* contexts whose growth is known; the stack of any beyond counts as fresh */
 
 /* ---- growth ---- */
 
@@ -194,16 +194,20 @@ static atomic_bool not_all_counted; /* there were more at some time */
 static struct grown *entry_of(CUcontext context)
 {
     for (int i = 0; i < CONTEXTS_COUNTED; i++) {
-        CUcontext none = NULL;
-
         if (atomic_load(&contexts[i].context) == context)
             return &contexts[i];
+    }
+    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
+        CUcontext none = NULL;
+
         if (atomic_compare_exchange_strong(&contexts[i].context, &none, context)) {
             atomic_store(&contexts[i].stack, ROUTE_STACK);
             atomic_store(&contexts[i].bytes, 0);
             atomic_store(&contexts[i].device, NULL);
             return &contexts[i];
         }
+        if (none == context) /* another thread was faster */
+            return &contexts[i];
     }
     atomic_store(&not_all_counted, true);
     return NULL;
@@ -229,6 +233,14 @@ static bool has_another(const struct device *device, CUcontext context)
     return false;
 }
 
+/* Returns true if with this context all that the process has on the card ends. Handles may outlive it, and
+ * NVML must then list the process. */
+static bool ends_all(struct device *device, CUcontext context)
+{
+    return !has_another(device, context) && !atomic_load(&not_all_counted) &&
+           account_glance(&device->account).charged == 0;
+}
+
 static void forget_context(CUcontext context)
 {
     for (int i = 0; context && i < CONTEXTS_COUNTED; i++) {
@@ -237,7 +249,7 @@ static void forget_context(CUcontext context)
         struct device *device = atomic_load(&contexts[i].device);
         if (device)
             account_forget_growth(&device->account, atomic_load(&contexts[i].bytes));
-        if (device && !has_another(device, context) && !atomic_load(&not_all_counted))
+        if (device && ends_all(device, context))
             atomic_store(&device->card.present, false);
         atomic_store(&contexts[i].context, NULL);
     }
@@ -249,13 +261,13 @@ void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal,
 {
     struct device *device = context && route_limited() ? device_get(ordinal) : NULL;
     struct grown *made = device ? entry_of(context) : NULL;
-    const bool lasting = made && has_another(device, context);
 
-    if (made) {
+    if (made) /* of two threads that make contexts at once, one then finds the other's */
         atomic_store(&made->device, device);
-        atomic_fetch_add(&made->bytes, lasting ? growth->bytes : 0);
-    }
-    if (device) /* first: one of the two always counts */
+    const bool lasting = device && (!made || has_another(device, context));
+    if (made && lasting)
+        atomic_fetch_add(&made->bytes, growth->bytes);
+    if (device) /* before the growth is settled: one of the two always counts */
         atomic_store(&device->card.present, true);
     settle_growth(growth, lasting);
 }
@@ -477,12 +489,12 @@ void route_context_end(CUcontext context)
         route_uncharge(&block);
     }
     recorded_context_ended(context);
-    forget_context(context);
     device_each(forget_context_bytes);
     capture_context_end(context);
     ipc_exports_end(context);
     ipc_imports_end(context);
     pools_context_end(context);
+    forget_context(context); /* last: when all its memory has left the account */
 }
 
 bool route_set_limit(struct device *device, uint64_t bytes)

@@ -24,7 +24,7 @@ struct device {
     struct measure_card card;
     struct account account;
     uint64_t threads; /* threads that can be resident at once: the factor for a kernel's stack */
-    _Atomic uint64_t context_bytes; /* what the first context took; 0: none made yet */
+    _Atomic uint64_t context_bytes; /* what a context takes; 0: not known */
 };
 
 /* Sets the options. Call before the first device_get. */

@@ -1,7 +1,7 @@
 /* drivers_pools: the driver's own stream-ordered pools that the program has used, and what they hold. To ask
  * a pool costs 25 ns (measured, H200), so its growth is known right after each request.
  *
- * Any thread may look at a pool that another thread uses, and pools are destroyed meanwhile by no thread.
+ * Figures of all pools of a card are asked for by any thread, and no pool is destroyed meanwhile.
  * Owns a lock that is held for a few instructions, and one that is shared while the driver is asked or trims.
  */
 #ifndef GPUCAP_DRIVERS_POOLS_H

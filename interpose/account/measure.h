@@ -26,7 +26,7 @@ void measure_ready(void);
 struct measure_card {
     const char *uuid;       /* "GPU-...", also of a slice, which NVML calls "MIG-..." */
     _Atomic(void *) handle; /* NVML's handle, looked up at the first measurement */
-    /* Set once this process has a context here: NVML must list it, and a new entry may be ours. */
+    /* Set while this process has something here: NVML must list it, and a new entry may be ours. */
     atomic_bool present;
 };
 

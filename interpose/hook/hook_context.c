@@ -239,6 +239,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
         result = route_grow_context_begin(&growth, ordinal);
     if (result != CUDA_SUCCESS)
         return primary_drop(primary, result);
+    pools_expect_green();
     result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
     if (result == CUDA_SUCCESS && primary) {
         primary->context = primary_of(ordinal);

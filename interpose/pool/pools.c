@@ -22,6 +22,7 @@ static atomic_int registered;  /* places in use, or once in use */
 static atomic_uint generation; /* counts ended contexts; invalidates `last` of all threads */
 static struct pool storage[POOLS_MAX];
 static const struct options *settings;
+static atomic_bool green_made; /* or is about to be */
 static atomic_flag said_unsupported = ATOMIC_FLAG_INIT;
 
 /* The result of this thread's last look_up. */
@@ -184,6 +185,16 @@ CUcontext pools_owner(CUcontext context)
     CUgreenCtx green = NULL;
 
     return driver.cuStreamGetCtx_v2(NULL, &primary, &green) == CUDA_SUCCESS && green ? primary : context;
+}
+
+CUcontext pools_owner_if_green(CUcontext context)
+{
+    return atomic_load(&green_made) ? pools_owner(context) : context;
+}
+
+void pools_expect_green(void)
+{
+    atomic_store(&green_made, true);
 }
 
 /* Opens the pool of the current context. Returns NULL if it gets none. */

@@ -17,6 +17,10 @@ void pools_setup(const struct options *options);
  * behind it. */
 CUcontext pools_owner(CUcontext context);
 
+/* Returns the same without asking the driver, as long as the program has made no green context. */
+CUcontext pools_owner_if_green(CUcontext context);
+void pools_expect_green(void);
+
 /* Returns the pool of the current context and opens it if need be. NULL: there is no context, pooling is off,
  * or the card cannot do it. */
 struct pool *pools_current(void);

@@ -372,6 +372,24 @@ static void stack_after_reset(void)
     within(0);
 }
 
+/* A context that has grown stays so when one that was made before it ends. */
+static void stack_beside_an_ended_context(void)
+{
+    CUcontext other;
+
+    MUST(0, cuInit(0));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    begin(0);
+    load_kernel();
+    MUST(0, launch_kernel(stream));
+    MUST(0, cuStreamSynchronize(stream));
+    MUST(0, cuCtxDestroy(other));
+    leave_little();
+    MUST(0, launch_kernel(stream));
+    MUST(0, cuStreamSynchronize(stream));
+    within(0);
+}
+
 /* ---- work that does not run in stream order ---- */
 
 static const char pair_image[] =
@@ -653,6 +671,7 @@ int main(int argc, char **argv)
         {"stack_with_room", stack_with_room},
         {"stack_on_second_card", stack_on_second_card},
         {"stack_after_reset", stack_after_reset},
+        {"stack_beside_an_ended_context", stack_beside_an_ended_context},
         {"dependent_launch", dependent_launch},
         {"graph_with_flag", graph_with_flag},
         {"exports", exports},

@@ -45,7 +45,7 @@ prog_limits $WRAPPED GPUCAP_MAX=3G behind_a_flag freed_behind_a_flag graph_with_
 prog_limits native,strict GPUCAP_MAX=3G green_frees
 prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_ends
 prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stack_in_graph stack_with_room stack_on_second_card
-prog_limits , - stack_after_reset dependent_launch release_again create_again
+prog_limits , - stack_after_reset stack_beside_an_ended_context dependent_launch release_again create_again
 prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
 prog_rare $WRAPPED GPUCAP_ZERO=on filled_after_a_green_context
 prog_rare $EACH_WAY GPUCAP_MAX=2G taken_in_a_green_context

@@ -22,7 +22,8 @@
 
 static struct recording_write file;
 static struct record {
-    struct recording_name name; /* or the head of a stack, which is laid out alike */
+    struct recording_record head;
+    uint32_t id;
     char text[BYTES];
     size_t bytes;
 } records[RECORDS];
@@ -49,10 +50,12 @@ void recording_write_add(struct recording_write *of, const void *record, size_t 
     TEST_ASSERT_LESS_THAN_INT(RECORDS, count);
     TEST_ASSERT_LESS_OR_EQUAL_UINT64(BYTES, bytes);
     struct record *to = &records[count++];
-    memcpy(&to->name, record, sizeof(to->name));
-    memcpy(to->text, (const char *)record + sizeof(to->name), bytes - sizeof(to->name));
+    const struct recording_name *name = record; /* or a stack, whose head is laid out alike */
+    to->head = name->head;
+    to->id = name->id;
+    memcpy(to->text, name->text, bytes - sizeof(*name));
     to->bytes = bytes;
-    TEST_ASSERT_EQUAL_UINT64(bytes, to->name.head.size);
+    TEST_ASSERT_EQUAL_UINT64(bytes, to->head.size);
 }
 
 const char *owner_name(uint16_t owner)
@@ -111,8 +114,8 @@ static int names_of(const struct recording_event *event)
 static const struct record *last(enum recording_type type, uint32_t id)
 {
     TEST_ASSERT_GREATER_THAN_INT(0, count);
-    TEST_ASSERT_EQUAL_INT(type, records[count - 1].name.head.type);
-    TEST_ASSERT_EQUAL_UINT32(id, records[count - 1].name.id);
+    TEST_ASSERT_EQUAL_INT(type, records[count - 1].head.type);
+    TEST_ASSERT_EQUAL_UINT32(id, records[count - 1].id);
     return &records[count - 1];
 }
 
@@ -236,7 +239,7 @@ static void test_a_stack_comes_with_the_mappings_that_are_new(void)
     struct recording_event event = {.thread = self(), .owner = OWNER_MAX, .stack = 3};
 
     TEST_ASSERT_EQUAL_INT(3, names_of(&event)); /* two mappings, then the stack */
-    TEST_ASSERT_EQUAL_INT(RECORDING_MODULE, records[1].name.head.type);
+    TEST_ASSERT_EQUAL_INT(RECORDING_MODULE, records[1].head.type);
     TEST_ASSERT_EQUAL_STRING("2000 2800 10 /lib/libx.so", records[1].text);
     const struct record *stack = last(RECORDING_STACK, 3);
     uint64_t frames[3];

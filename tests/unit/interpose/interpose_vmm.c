@@ -191,6 +191,13 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
 
 void route_grow_end(const struct route_growth *growth)
 {
+    TEST_ASSERT_EQUAL_INT(0, filling.stream);
+    (void)growth;
+}
+
+void route_grow_abort(const struct route_growth *growth)
+{
+    TEST_ASSERT_NOT_EQUAL_INT(0, filling.stream);
     (void)growth;
 }
 
