@@ -464,7 +464,8 @@ static int run(struct settings *settings, int argc, char **argv)
     struct results results = {.all = room};
     char folder[PATH_MAX];
 
-    if (check_places(settings))
+    /* In this order: --save may name a file in the folder of --out. */
+    if (make_folders(settings, folder) || check_places(settings))
         return 1;
     if (settings->seconds)
         results.until = fleet_now() + settings->seconds * UINT64_C(1000000000);
@@ -472,7 +473,7 @@ static int run(struct settings *settings, int argc, char **argv)
         fprintf(stderr, "scenarios: %s\n", settings->scenario.card.problem);
         return 1;
     }
-    if (prepare_environment(settings) || make_folders(settings, folder))
+    if (prepare_environment(settings))
         return 1;
     docs_origin_here(&results.origin, &settings->scenario.card, argc, argv);
     fprintf(stderr, "scenarios: on %s\n", results.origin.device);

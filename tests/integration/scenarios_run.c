@@ -126,19 +126,24 @@ static void test_every_way_goes_down_the_ladder_and_the_verdict_follows(void)
     spawn_result_free(&result);
 }
 
-/* A second is enough for no scenario. */
+/* A second is enough for no scenario. The results lie in a folder that is not there yet. */
 static void test_what_there_is_no_time_for_is_skipped_and_named(void)
 {
     struct spawn_env *env = cli_env_real();
+    char out[512], save[512];
+
+    snprintf(out, sizeof(out), "--out=%s", cli_path("fresh"));
+    snprintf(save, sizeof(save), "--save=%s", cli_path("fresh/results"));
     struct spawn_result result = spawn_run(env,
                                            (const char *[]){spawn_build_path("scenarios"), "all", "--sim",
-                                                            "--tiny", "--seconds=1", "--out=.", NULL},
+                                                            "--tiny", "--seconds=1", out, save, NULL},
                                            NULL);
 
     spawn_env_free(env);
     cli_expect_status(0, &result);
     cli_expect_out("(a) skipped: no time: ", &result);
     cli_expect_out("(g) skipped: no time: ", &result);
+    TEST_ASSERT_EQUAL_INT(0, access(cli_path("fresh/results"), R_OK));
     spawn_result_free(&result);
 }
 
