@@ -22,7 +22,8 @@ struct rank {
     struct nccl_comm *nccl; /* NULL: through host memory */
     struct buckets buckets;
     struct watch *watch;
-    bool said; /* why the run ends */
+    bool said;    /* why the run ends */
+    bool trained; /* as all ranks have: none waits for another */
     struct trainer *trainer;
     float *host; /* pinned, room for all gradients */
     size_t room;
@@ -209,6 +210,7 @@ static enum status run_rank(struct rank *rank, const struct train_options *wante
     rank->said = watch_has_seen_the_end(rank->watch);
     if (rank->said && !status)
         status = STATUS_FAILED;
+    rank->trained = !status;
     watch_close(rank->watch);
     rank->watch = NULL;
     if (status && rank->nccl)
@@ -241,7 +243,8 @@ enum status replicas_run_mpi(const struct train_options *options)
     if (status)
         return status;
     status = run_rank(&rank, options);
-    if (status) {
+    /* What is not written after the training is no reason to abort, which would lose the result line. */
+    if (status && !rank.trained) {
         if (!rank.said && status != STATUS_STOPPED && status != STATUS_UNSAVED)
             status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
         rank.comm.abort(status);

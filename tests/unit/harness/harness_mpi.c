@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/unit/harness/harness_support.h"
 #include "unity.h"
@@ -108,6 +110,27 @@ static void test_a_rank_with_another_file_is_named(void)
                                  train_said.err);
 }
 
+/* A folder takes the place of FILE.best. */
+static void test_a_result_that_cannot_be_saved_is_told_and_the_log_ends(void)
+{
+    const char *folder = train_make_folder();
+    char line[2048], best[700];
+
+    snprintf(best, sizeof(best), "%s/saved.best", folder);
+    TEST_ASSERT_EQUAL_INT(0, mkdir(best, 0700));
+    snprintf(line, sizeof(line),
+             MPIRUN "-np 2 " SHORT " --quiet --save-best --save=%s/saved --log=%s/log; code=$?; "
+                    "grep '\"end\"' %s/log; exit $code",
+             folder, folder, folder);
+    train_shell("2x256M", line, 0);
+    TEST_ASSERT_EQUAL_INT(0, rmdir(best));
+    train_remove_folder(folder);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_UNSAVED, train_said.status, train_said.err);
+    TEST_ASSERT_EQUAL_STRING("3", train_field("steps"));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.out, "\"status\":6"), train_said.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "failed: the run ends"), train_said.err);
+}
+
 #define ENDLESS "\"$TRAIN\" --hidden=32 --steps=1000000 --replicas=mpi --quiet"
 
 static void failing_ends_the_job(const char *cards)
@@ -162,6 +185,7 @@ int main(void)
     RUN_TEST(test_nccl_averages_where_each_rank_has_a_card);
     RUN_TEST(test_a_rank_with_other_options_is_named);
     RUN_TEST(test_a_rank_with_another_file_is_named);
+    RUN_TEST(test_a_result_that_cannot_be_saved_is_told_and_the_log_ends);
     RUN_TEST(test_a_replica_that_fails_ends_the_job);
     RUN_TEST(test_a_replica_that_fails_on_the_way_ends_the_job);
     RUN_TEST(test_a_killed_replica_ends_the_job);
