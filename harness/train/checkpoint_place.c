@@ -105,36 +105,55 @@ static bool old_name(const char *path, uint64_t number, char name[PATH_MAX])
     return snprintf(name, PATH_MAX, "%s.%llu", path, (unsigned long long)number) < PATH_MAX;
 }
 
-/* Moves the older checkpoints on and gives the newest a second name, so that it keeps its first one until the
- * rename. What cannot be kept is not worth a failure. */
+/* Gives the newest checkpoint a second name, path.0, so that it keeps its first one until the rename. What
+ * cannot be kept is not worth a failure. Returns true if there is a path.0 now. */
+static bool keep_newest(const char *path, char second[PATH_MAX])
+{
+    struct stat info;
+
+    if (!old_name(path, 0, second) || lstat(path, &info) || !S_ISREG(info.st_mode))
+        return false;
+    unlink(second); /* of a process that died between the two renames */
+    /* On a file system without links nothing is at `path` for a moment. */
+    return link(path, second) == 0 || rename(path, second) == 0;
+}
+
+/* Moves path.0 to path.1, that one to path.2, and so on. */
 static void rotate(const char *path, uint64_t keep)
 {
     char from[PATH_MAX];
     char to[PATH_MAX];
 
-    for (uint64_t i = keep - 1; i >= 2; i--) {
+    for (uint64_t i = keep - 1; i >= 1; i--) {
         if (old_name(path, i - 1, from) && old_name(path, i, to))
             rename(from, to);
     }
-    if (!old_name(path, 1, to))
-        return;
-    unlink(to);
-    if (link(path, to) && errno != ENOENT)
-        rename(path, to); /* a file system without links: for a moment nothing is at `path` */
+}
+
+/* Brings path.0 back to its place. If it is another name of the same file, rename leaves both. */
+static void undo(const char *path, const char *second)
+{
+    if (rename(second, path) == 0)
+        unlink(second);
 }
 
 int checkpoint_place_commit(const char *temporary, const char *path, uint64_t keep)
 {
     int folder = open_folder(path);
+    char second[PATH_MAX];
+    bool kept;
     int failed;
     int error;
 
     if (folder >= 0)
         flock(folder, LOCK_EX);
-    if (keep > 1)
-        rotate(path, keep);
+    kept = keep > 1 && keep_newest(path, second);
     failed = rename(temporary, path);
     error = errno;
+    if (kept && failed)
+        undo(path, second);
+    else if (kept)
+        rotate(path, keep);
     if (folder >= 0) {
         fsync(folder); /* so that the rename survives a crash */
         close(folder);

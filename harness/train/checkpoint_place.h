@@ -12,7 +12,8 @@
 int checkpoint_place_create(const char *path, char temporary[PATH_MAX]);
 
 /* Renames `temporary` to `path`. With keep > 1, what was there becomes path.1, that one path.2, and so on up
- * to path.(keep - 1). At every moment `path` is a complete file, if it was one before. */
+ * to path.(keep - 1); path.0 is there only meanwhile. At every moment `path` is a complete file, if it was
+ * one before. If it fails, all files are as they were. */
 int checkpoint_place_commit(const char *temporary, const char *path, uint64_t keep);
 
 #endif

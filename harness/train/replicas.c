@@ -148,7 +148,7 @@ static void end_replica(struct replica *replica, enum status status)
 
     pthread_mutex_lock(&job->lock);
     replica->status = status;
-    if (status && break_job(job) && status != STATUS_STOPPED)
+    if (status && break_job(job) && status != STATUS_STOPPED && status != STATUS_UNSAVED)
         status_fail(status, "replica %d of %d failed: the run ends", replica->number, job->count);
     job->ended++;
     pthread_cond_broadcast(&job->changed);

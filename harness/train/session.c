@@ -36,6 +36,7 @@ void session_read_result(struct trainer *trainer, struct session_result *result)
     result->val_best = trainer->val_best;
     result->unsaved = trainer->unsaved;
     result->best_unsaved = trainer->best_unsaved;
+    result->saved_steps = trainer->saved_step == trainer->step;
     result->step_ms = trainer_step_ms(trainer);
     result->samples_per_s = trainer_samples_per_s(trainer);
     /* simgpu has no kernels: how fast the host is says nothing of a card. */
@@ -141,7 +142,10 @@ enum status session_finish(const struct session_result *result, struct profile *
     if (!status && result->unsaved)
         status =
             status_fail(STATUS_UNSAVED,
-                        "the last checkpoint could not be written: %s is an older one, if it is there", save);
+                        result->saved_steps
+                            ? "the loss of the last validation could not be added to %s, which has all steps"
+                            : "the last checkpoint could not be written: %s is an older one, if it is there",
+                        save);
     if (!status && result->best_unsaved)
         status = status_fail(STATUS_UNSAVED,
                              "%s.best is not the checkpoint with the lowest loss: that one "

@@ -25,6 +25,7 @@ struct session_result {
     struct trainer_evaluation evaluation; /* at the end */
     double val_best;                      /* lowest loss of all validations; --save-best: that of FILE.best */
     bool unsaved, best_unsaved;           /* the last try to write FILE, or FILE.best, has failed */
+    bool saved_steps;                     /* FILE has all steps, from a try before that */
     size_t peak_bytes;                    /* taken from the device by this process */
     size_t peak_kind[MEM_KIND_COUNT];
     const char *format; /* of the data */

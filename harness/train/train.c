@@ -1,12 +1,14 @@
 /* Opens device, memory and trainer for one model, or hands the run to pair.c or replicas.c. */
 #include "harness/train/train.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "harness/profile/profile_nvtx.h"
 #include "harness/train/checkpoint.h"
@@ -216,13 +218,53 @@ static enum status run_options(const struct train_options *options)
     return status ? status : logged;
 }
 
-/* Names the file behind a link: it is replaced later, and the link stays. */
-static void follow_link(const char **path, char real[PATH_MAX])
+static bool is_link(const char *path)
 {
     struct stat info;
 
-    if (*path && !lstat(*path, &info) && S_ISLNK(info.st_mode) && realpath(*path, real))
+    return !lstat(path, &info) && S_ISLNK(info.st_mode);
+}
+
+/* Writes what a link says to `real`, with the real path of its folder if there is one. */
+static bool read_link(const char *path, char real[PATH_MAX])
+{
+    char target[PATH_MAX], joined[2 * PATH_MAX], folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const ssize_t length = readlink(path, target, sizeof(target));
+
+    if (length <= 0 || length == (ssize_t)sizeof(target))
+        return false;
+    /* What it says is relative to the folder of the link. */
+    snprintf(joined, sizeof(joined), "%.*s%.*s", target[0] == '/' || !slash ? 0 : (int)(slash - path) + 1,
+             path, (int)length, target);
+    char *base = strrchr(joined, '/');
+    if (base)
+        *base++ = 0;
+    if (realpath(!base ? "." : joined[0] ? joined : "/", folder))
+        return snprintf(real, PATH_MAX, "%s/%s", folder, base ? base : joined) < PATH_MAX;
+    return base && snprintf(real, PATH_MAX, "%s/%s", joined, base) < PATH_MAX;
+}
+
+/* Names the file behind a link: it is replaced or created later, and the link stays. */
+static void follow_link(const char **path, char real[PATH_MAX])
+{
+    enum { LINKS_MAX = 40 }; /* as the kernel has it */
+    char last[PATH_MAX];
+
+    if (!*path || !is_link(*path))
+        return;
+    if (realpath(*path, real)) {
         *path = real;
+        return;
+    }
+    if (errno != ENOENT)
+        return;
+    for (int i = 0; i < LINKS_MAX && is_link(*path); i++) {
+        snprintf(last, sizeof(last), "%s", *path);
+        if (!read_link(last, real))
+            return;
+        *path = real;
+    }
 }
 
 enum status train_run(const struct train_options *wanted)

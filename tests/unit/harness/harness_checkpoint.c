@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/train/checkpoint_place.h"
 #include "tests/unit/harness/harness_support.h"
 #include "unity.h"
 
@@ -413,6 +414,96 @@ static void test_a_link_stays_and_its_file_is_replaced(void)
     TEST_ASSERT_FALSE(same_file("", "before"));
 }
 
+/* The second link leads to the first, and that one to a file that the training creates. */
+static void test_a_link_to_a_file_that_is_not_there_yet_stays(void)
+{
+    char link[TRAIN_PATH + 8], option[TRAIN_OPTION + 16];
+    struct stat info;
+
+    snprintf(link, sizeof(link), "%s.link", path);
+    TEST_ASSERT_EQUAL_INT(0, symlink("run.ckpt", link));
+    snprintf(link, sizeof(link), "%s.next", path);
+    snprintf(option, sizeof(option), "%s.link", path);
+    TEST_ASSERT_EQUAL_INT(0, symlink(option, link));
+    snprintf(option, sizeof(option), "--save=%s", link);
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=1", "--val-batches=1", "--save-best", option);
+    train_went_well();
+    TEST_ASSERT_EQUAL_INT(0, lstat(link, &info));
+    TEST_ASSERT_TRUE(S_ISLNK(info.st_mode));
+    TEST_ASSERT_EQUAL_INT(0, lstat(path, &info));
+    TEST_ASSERT_TRUE(S_ISREG(info.st_mode));
+    TEST_ASSERT_EQUAL_INT(4, count_files()); /* with run.ckpt.best */
+    TEST_ASSERT_EQUAL_INT(0, remove(link));
+    TEST_ASSERT_EQUAL_INT(0, symlink("no-such-folder/run.ckpt", link));
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=1", "--val-batches=1", option);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "no-such-folder/run.ckpt: "), train_said.err);
+}
+
+/* The file with that ending has this text. */
+static void holds(const char *ending, const char *text)
+{
+    char name[TRAIN_PATH + 8], found[16] = "";
+    FILE *file;
+
+    snprintf(name, sizeof(name), "%s%s", path, ending);
+    file = fopen(name, "r");
+    TEST_ASSERT_NOT_NULL_MESSAGE(file, name);
+    TEST_ASSERT_TRUE(fread(found, 1, sizeof(found) - 1, file) > 0);
+    fclose(file);
+    TEST_ASSERT_EQUAL_STRING_MESSAGE(text, found, name);
+}
+
+static void test_older_checkpoints_stay_where_they_are_if_the_newest_cannot_be_put_in_its_place(void)
+{
+    char temporary[TRAIN_PATH + 8];
+
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    train_write_file(folder, "run.ckpt", "zero", 4);
+    train_write_file(folder, "run.ckpt.1", "one", 3);
+    train_write_file(folder, "run.ckpt.2", "two", 3);
+    TEST_ASSERT_EQUAL_INT(-1, checkpoint_place_commit(temporary, path, 3)); /* it is not there */
+    holds("", "zero");
+    holds(".1", "one");
+    holds(".2", "two");
+    TEST_ASSERT_EQUAL_INT(3, count_files());
+    train_write_file(folder, "run.ckpt.new", "new", 3);
+    TEST_ASSERT_EQUAL_INT(0, checkpoint_place_commit(temporary, path, 3));
+    holds("", "new");
+    holds(".1", "zero");
+    holds(".2", "one");
+    TEST_ASSERT_EQUAL_INT(3, count_files());
+    /* A folder in its place is not taken for a checkpoint. */
+    train_write_file(folder, "run.ckpt.new", "newer", 5);
+    TEST_ASSERT_EQUAL_INT(0, remove(path));
+    TEST_ASSERT_EQUAL_INT(0, mkdir(path, 0700));
+    TEST_ASSERT_EQUAL_INT(-1, checkpoint_place_commit(temporary, path, 3));
+    TEST_ASSERT_EQUAL_INT(0, rmdir(path));
+    holds(".1", "zero");
+    holds(".2", "one");
+}
+
+/* The lock of the folder holds the run up while FILE.best gets its name: meanwhile a folder takes the place
+ * of FILE. */
+static void test_a_loss_that_cannot_be_added_to_a_complete_checkpoint_is_told_as_that(void)
+{
+    char line[2 * LINE];
+
+    TRAIN("1x256M", "--hidden=16", "--quiet", "--steps=3", "--val-batches=1", save);
+    train_went_well();
+    snprintf(
+        line, sizeof(line),
+        "F=%s; exec 9<%s; flock 9; \"$TRAIN\" --hidden=16 --quiet --steps=3 --val-batches=1 --save-best %s "
+        "%s 9<&- & run=$!; until ls $F.best.tmp-*; do kill -0 $run || exit 9; sleep 0.01; done "
+        ">/dev/null 2>&1; rm $F; mkdir $F; flock -u 9; wait $run; code=$?; rmdir $F; exit $code",
+        path, folder, save, resume);
+    train_shell("1x256M", line, 0);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_UNSAVED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "which has all steps"), train_said.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "is an older one"), train_said.err);
+    TEST_ASSERT_EQUAL_STRING("3", train_field("steps"));
+}
+
 /* The last validation comes after the last checkpoint, which must know of it all the same. */
 static void test_the_last_validation_counts_after_a_resume(void)
 {
@@ -525,6 +616,9 @@ int main(void)
     RUN_TEST(test_the_newest_checkpoints_are_kept_and_rotate);
     RUN_TEST(test_the_best_validation_is_kept_also_over_a_resume);
     RUN_TEST(test_a_link_stays_and_its_file_is_replaced);
+    RUN_TEST(test_a_link_to_a_file_that_is_not_there_yet_stays);
+    RUN_TEST(test_older_checkpoints_stay_where_they_are_if_the_newest_cannot_be_put_in_its_place);
+    RUN_TEST(test_a_loss_that_cannot_be_added_to_a_complete_checkpoint_is_told_as_that);
     RUN_TEST(test_the_last_validation_counts_after_a_resume);
     RUN_TEST(test_a_validation_after_a_resume_counts_after_the_next);
     RUN_TEST(test_a_finished_run_is_copied_to_another_file);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "harness/train/checkpoint_format.h"
+#include "harness/train/stop.h"
 #include "kernels/ops.h"
 #include "tests/unit/harness/harness_support.h"
 #include "unity.h"
@@ -253,12 +254,47 @@ static void test_a_signal_that_was_ignored_stays_so(void)
 {
     char line[LINE];
 
-    snprintf(line, sizeof(line),
-             "trap '' INT; \"$TRAIN\" --hidden=16 --batch=4 --steps=300 --save-every=5 --quiet %s & run=$!; "
-             "until [ -e %s ]; do kill -0 $run || exit; sleep 0.01; done; kill -INT $run; wait $run",
-             save, path);
+    snprintf(
+        line, sizeof(line),
+        "trap '' INT HUP; \"$TRAIN\" --hidden=16 --batch=4 --steps=300 --save-every=5 --quiet %s & run=$!; "
+        "until [ -e %s ]; do kill -0 $run || exit; sleep 0.01; done; kill -INT $run; kill -HUP $run; "
+        "wait $run",
+        save, path);
     train_shell("1x256M", line, 0);
     train_went_well();
+}
+
+static void test_an_ignored_signal_stays_so_after_another_asked_for_the_end(void)
+{
+    static const int numbers[] = {SIGINT, SIGHUP, SIGTERM};
+    struct sigaction before[3], after, ignore = {.sa_handler = SIG_IGN}, plain = {.sa_handler = SIG_DFL};
+
+    for (int i = 0; i < 3; i++)
+        TEST_ASSERT_EQUAL_INT(0, sigaction(numbers[i], i == 0 ? &ignore : &plain, &before[i]));
+    stop_watch();
+    TEST_ASSERT_EQUAL_INT(0, raise(SIGTERM));
+    TEST_ASSERT_EQUAL_INT(SIGTERM, stop_signal());
+    for (int i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL_INT(0, sigaction(numbers[i], &before[i], &after));
+        TEST_ASSERT_TRUE(after.sa_handler == (numbers[i] == SIGTERM ? SIG_DFL : SIG_IGN));
+    }
+}
+
+/* A folder takes the place of the checkpoint. */
+static void test_replicas_that_cannot_save_at_the_end_have_not_failed(void)
+{
+    char line[LINE];
+
+    snprintf(
+        line, sizeof(line),
+        "F=%s; \"$TRAIN\" --hidden=16 --batch=4 --steps=1000000000 --save-every=5 --quiet --replicas=2 %s "
+        "& run=$!; check() { kill -0 $run || exit 9; sleep 0.01; }; until [ -e $F ]; do check; done; "
+        "until rm -f $F; mkdir $F; do check; done 2>/dev/null; kill -TERM $run; wait $run; code=$?; "
+        "rmdir $F; exit $code",
+        path, save);
+    train_shell("1x256M", line, 0);
+    ends_with(TRAIN_UNSAVED, ", which could not be saved to ");
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "failed: the run ends"), train_said.err);
 }
 
 int main(void)
@@ -276,5 +312,7 @@ int main(void)
 #endif
     RUN_TEST(test_a_validation_that_a_signal_interrupted_is_done_after_the_resume);
     RUN_TEST(test_a_signal_that_was_ignored_stays_so);
+    RUN_TEST(test_an_ignored_signal_stays_so_after_another_asked_for_the_end);
+    RUN_TEST(test_replicas_that_cannot_save_at_the_end_have_not_failed);
     return UNITY_END();
 }
