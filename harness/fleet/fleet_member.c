@@ -250,6 +250,7 @@ static void judge(struct fleet_member *member, int status)
 {
     const bool ours = member->end == FLEET_STOPPED || member->end == FLEET_TIMED_OUT;
 
+    member->exited = WIFEXITED(status);
     member->code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     if (WIFEXITED(status) && member->code == 0)
         member->end = FLEET_OK;
@@ -299,11 +300,13 @@ void fleet_member_signal(const struct fleet_member *member, int signal)
         kill(-member->pid, signal);
 }
 
-static const char *meaning(int code)
+static const char *meaning(const struct fleet_member *member)
 {
-    return code == FLEET_NOT_FINITE_STATUS ? " (loss not finite)"
-           : code == FLEET_UNSAVED_STATUS  ? " (not saved)"
-                                           : "";
+    if (!member->exited || !is_train(member))
+        return "";
+    return member->code == FLEET_NOT_FINITE_STATUS ? " (loss not finite)"
+           : member->code == FLEET_UNSAVED_STATUS  ? " (not saved)"
+                                                   : "";
 }
 
 void fleet_member_ending(const struct fleet_member *member, char *text, size_t size)
@@ -322,16 +325,16 @@ void fleet_member_ending(const struct fleet_member *member, char *text, size_t s
         snprintf(text, size, "out of memory");
         break;
     case FLEET_FAILED:
-        snprintf(text, size, "exit status %d%s", member->code, is_train(member) ? meaning(member->code) : "");
+        snprintf(text, size, "exit status %d%s", member->code, meaning(member));
         break;
     case FLEET_KILLED:
         snprintf(text, size, "killed by signal %d (%s)", member->code, strsignal(member->code));
         break;
     case FLEET_STOPPED:
-        snprintf(text, size, "stopped");
+        snprintf(text, size, "stopped%s", meaning(member));
         break;
     case FLEET_TIMED_OUT:
-        snprintf(text, size, "timed out");
+        snprintf(text, size, "timed out%s", meaning(member));
         break;
     case FLEET_NOT_STARTED:
         snprintf(text, size, "not started: %s", strerror(member->code));

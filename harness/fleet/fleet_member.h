@@ -46,7 +46,8 @@ struct fleet_job {
 struct fleet_member {
     const struct fleet_job *job;
     enum fleet_end end;
-    int code; /* exit status, signal or errno, depending on `end` */
+    int code;    /* exit status, signal or errno, depending on `end` */
+    bool exited; /* `code` is an exit status */
     pid_t pid;
     int pipe[2]; /* its stdout and stderr; -1: closed */
     struct fleet_lines lines[2];

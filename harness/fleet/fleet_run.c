@@ -29,15 +29,24 @@ struct loop {
     struct pollfd *polls;
 };
 
+/* A signal that was ignored at the start (by nohup, or a shell that runs this in the background) stays so. */
+static void add_unless_ignored(sigset_t *set, int number)
+{
+    struct sigaction now;
+
+    if (sigaction(number, NULL, &now) || now.sa_handler != SIG_IGN)
+        sigaddset(set, number);
+}
+
 int fleet_run_open(void)
 {
     sigset_t set;
 
     sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGCHLD);
+    add_unless_ignored(&set, SIGINT);
+    add_unless_ignored(&set, SIGTERM);
+    add_unless_ignored(&set, SIGHUP);
     if (sigprocmask(SIG_BLOCK, &set, NULL))
         return -errno;
     signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

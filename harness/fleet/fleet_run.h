@@ -1,6 +1,7 @@
 /* fleet_run: runs members to their end, together or one after the other, in one loop over pipes, signals
- * and a clock. Passes SIGINT, SIGTERM and SIGHUP on to every group and kills what has not ended after
- * FLEET_GRACE_S. When fleet_run returns, no member is alive. Owns no lock: one thread. */
+ * and a clock. Passes SIGINT, SIGTERM and SIGHUP on to every group, except those that were ignored at the
+ * start, and kills what has not ended after FLEET_GRACE_S. When fleet_run returns, no member is alive. Owns
+ * no lock: one thread. */
 #ifndef HARNESS_FLEET_RUN_H
 #define HARNESS_FLEET_RUN_H
 

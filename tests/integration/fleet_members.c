@@ -227,6 +227,33 @@ static void test_members_may_save_when_the_terminal_closes(void)
     spawn_result_free(&result);
 }
 
+/* As under nohup, and in the background of a shell. */
+static void test_a_signal_that_was_ignored_at_the_start_stops_nothing(void)
+{
+    struct spawn_result result = run_script(
+        "cd $SCRATCH; trap '' HUP INT; $FLEET --quiet -- sh -c 'touch ready; until [ -e go ]; do sleep 0.01; "
+        "done' >out & f=$!; until [ -e ready ]; do sleep 0.01; done; kill -HUP $f; kill -INT $f; touch go; "
+        "wait $f; echo status=$?; cat out");
+
+    cli_expect_out("status=0\n", &result);
+    cli_expect_out("members=1 ok=1 ", &result);
+    spawn_result_free(&result);
+}
+
+static void test_a_member_that_was_stopped_and_could_not_save_is_named(void)
+{
+    struct spawn_result result = run_script(
+        "cd $SCRATCH; printf '#!/bin/sh\\nexec 2>/dev/null; trap \"exit $1\" TERM; touch ready$1; while :; "
+        "do sleep 0.01; "
+        "done\\n' >train; chmod +x train; $FLEET --quiet -- $SCRATCH/train 6 -- $SCRATCH/train 5 >out & "
+        "f=$!; "
+        "until [ -e ready6 ] && [ -e ready5 ]; do sleep 0.01; done; kill -TERM $f; wait $f; cat out");
+
+    cli_expect_out("member 0: stopped (not saved)\n", &result);
+    cli_expect_out("member 1: stopped\n", &result);
+    spawn_result_free(&result);
+}
+
 static void test_members_outlive_a_reader_that_goes_away(void)
 {
     struct spawn_result result =
@@ -290,6 +317,8 @@ int main(void)
     RUN_TEST(test_serial_comes_first_where_it_is_asked_for);
     RUN_TEST(test_a_signal_ends_all_and_leaves_no_process);
     RUN_TEST(test_members_may_save_when_the_terminal_closes);
+    RUN_TEST(test_a_signal_that_was_ignored_at_the_start_stops_nothing);
+    RUN_TEST(test_a_member_that_was_stopped_and_could_not_save_is_named);
     RUN_TEST(test_members_outlive_a_reader_that_goes_away);
     RUN_TEST(test_a_signal_at_any_early_moment_leaves_no_process);
     RUN_TEST(test_members_die_with_a_killed_fleet);

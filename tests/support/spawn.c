@@ -76,7 +76,9 @@ static int start(struct run *r, const struct spawn_env *env, const char *const a
     sigemptyset(&none);
     sigemptyset(&defaults);
     sigaddset(&defaults,
-              SIGPIPE); /* ignored here, so that a child that reads nothing is no end of the test */
+              SIGPIPE);           /* ignored here, so that a child that reads nothing is no end of the test */
+    sigaddset(&defaults, SIGHUP); /* ignored under nohup, and SIGINT in the background of a shell */
+    sigaddset(&defaults, SIGINT);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &defaults);
     posix_spawnattr_setpgroup(&attr, 0);
