@@ -249,6 +249,8 @@ enum status replicas_run_mpi(const struct train_options *options)
             status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
         rank.comm.abort(status);
     }
+    if (status)
+        fflush(stdout); /* early: mpirun ends the job when this process exits with a status */
     rank.comm.close();
     return status;
 }
