@@ -1,6 +1,6 @@
 # `fleet` with members that behave badly, `scenarios` on tiny simulated cards, and the search for a batch under a cap.
 gpucap_test(fleet_members LIBS cli_support SOURCES fleet_members.c)
-add_dependencies(fleet_members fleet gpucap_command cli_quiet)
+add_dependencies(fleet_members fleet gpucap_command cli_quiet simgpu_nvml)
 gpucap_test(scenarios_run ONE_THREAD LIBS cli_support SOURCES scenarios_run.c)
 add_dependencies(scenarios_run scenarios fleet)
 # Whole searches take minutes under a sanitizer, where harness_memory and harness_fit search on smaller cards.
