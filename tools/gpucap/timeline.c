@@ -172,7 +172,8 @@ static void take_event(struct builder *builder, const struct recording_event *ev
             add_step(builder, (struct timeline_step){event->time_ns, event->other, 0, TIMELINE_HELD, 0});
         break;
     case RECORDING_CONTEXT:
-        builder->timeline->measured = true;
+        if (event->bytes) /* 0: it has ended, measured or not */
+            builder->timeline->measured = true;
         set_context(builder, event);
         break;
     case RECORDING_DRIVER:

@@ -3,11 +3,13 @@
 
 #include "tools/gpucap/who.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define ROOM 256 /* processes of a card */
+#define ROOM 1024 /* processes of a card */
 
 static const struct cards_process *find(const struct cards_process *list, int count, pid_t pid)
 {
@@ -41,6 +43,12 @@ static bool is_of_our_numbers(const struct ledgers_card *card, const struct card
     return true;
 }
 
+/* It has ended, or NVML counts in another namespace of process ids. */
+static bool is_gone(pid_t pid)
+{
+    return kill(pid, 0) && errno == ESRCH;
+}
+
 static int by_used(const void *a, const void *b)
 {
     const struct ledgers_unmanaged *x = a, *y = b;
@@ -49,18 +57,21 @@ static int by_used(const void *a, const void *b)
                               : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-static void fill(const struct ledgers *ledgers, struct ledgers_card *card)
+/* Returns false if NVML counts in another namespace of process ids than this program. */
+static bool fill(const struct ledgers *ledgers, struct ledgers_card *card)
 {
-    struct cards_process list[ROOM];
+    static struct cards_process list[ROOM];
     const int count = cards_processes(ledgers->nvml, card->uuid, list, ROOM);
 
-    if (count <= 0 || !is_of_our_numbers(card, list, count))
-        return;
+    if (count <= 0)
+        return true;
+    if (!is_of_our_numbers(card, list, count))
+        return false;
     card->unmanaged = calloc((size_t)count, sizeof(*card->unmanaged));
     for (int i = 0; card->unmanaged && i < count; i++) {
         struct ledgers_unmanaged *process = &card->unmanaged[card->unmanaged_count];
 
-        if (is_managed(ledgers, list[i].pid) || find(list, i, list[i].pid))
+        if (is_managed(ledgers, list[i].pid) || find(list, i, list[i].pid) || is_gone(list[i].pid))
             continue;
         process->pid = list[i].pid;
         process->used = list[i].used;
@@ -70,6 +81,7 @@ static void fill(const struct ledgers *ledgers, struct ledgers_card *card)
     }
     if (card->unmanaged)
         qsort(card->unmanaged, (size_t)card->unmanaged_count, sizeof(*card->unmanaged), by_used);
+    return true;
 }
 
 /* Adds a card that NVML lists and that has no ledger; again without it if no process is on it. */
@@ -94,8 +106,13 @@ void unmanaged_find(struct ledgers *ledgers)
 {
     if (!ledgers->nvml)
         return;
-    for (int i = 0; i < ledgers->count; i++)
-        fill(ledgers, &ledgers->cards[i]);
-    cards_each(ledgers->nvml, add_card, ledgers);
+    bool ours = true;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        if (ledgers->cards[i].ledger) /* else it is not known who is managed */
+            ours &= fill(ledgers, &ledgers->cards[i]);
+    }
+    if (ours)
+        cards_each(ledgers->nvml, add_card, ledgers);
     ledgers_read_facts(ledgers);
 }

@@ -120,6 +120,14 @@ static void test_what_passes_from_contexts_to_the_drivers_pools_counts_once(void
     TEST_ASSERT_EQUAL_UINT64(8 * MIB, end.driver);
 }
 
+static void test_the_end_of_a_context_is_no_measurement(void)
+{
+    block(RECORDING_ALLOC, 0x1000, 10 * MIB, RECORDING_MALLOC, 0, 0);
+    add(RECORDING_CONTEXT, (struct recording_event){.bytes = 0, .other = 1});
+    open_timeline(0);
+    TEST_ASSERT_FALSE(timeline.measured);
+}
+
 static void test_shares_follow_owner_kind_and_tag(void)
 {
     struct timeline_share *shares;
@@ -242,6 +250,7 @@ int main(void)
     RUN_TEST(test_use_is_live_and_idle_and_contexts_and_the_rest_of_the_drivers_figure);
     RUN_TEST(test_peak_is_where_most_is_in_use_and_then_most_live);
     RUN_TEST(test_what_passes_from_contexts_to_the_drivers_pools_counts_once);
+    RUN_TEST(test_the_end_of_a_context_is_no_measurement);
     RUN_TEST(test_shares_follow_owner_kind_and_tag);
     RUN_TEST(test_lost_and_unknown_releases_do_not_break_the_sums);
     RUN_TEST(test_devices_have_timelines_of_their_own);
