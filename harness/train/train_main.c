@@ -35,8 +35,8 @@ int main(int argc, char **argv)
         (options.help ? train_options_print_help : train_options_print_manual)(stdout);
         return fflush(stdout) ? STATUS_FAILED : STATUS_OK;
     }
-    /* At the file size limit, or when nobody reads what is printed, a write then fails, instead of a signal
-     * killing the process. */
+    /* Without these signals, a write past the file size limit or into a closed pipe fails. With them it would
+     * end the process. */
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     return train_run(&options);

@@ -338,7 +338,7 @@ static void test_a_closed_stream_costs_what_is_said_and_no_more(void)
     train_shell("1x256M", "exec \"$TRAIN\" --hidden=16 --steps=3 2>&-", 0);
     train_went_well();
     TEST_ASSERT_EQUAL_STRING(loss, train_field("val_loss"));
-    /* A pipe that nobody reads. */
+    /* A pipe whose reader has ended. */
     folder = train_make_folder();
     snprintf(line, sizeof(line),
              "mkfifo %s/pipe; exec 3<>%s/pipe 4>%s/pipe 3<&-; exec \"$TRAIN\" --hidden=16 --steps=3 2>&4",

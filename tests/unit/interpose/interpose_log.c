@@ -116,7 +116,7 @@ static void test_errno_stays(void)
 {
     close(reader);
     errno = 77;
-    log_error("to nobody");
+    log_error("into a closed pipe");
     TEST_ASSERT_EQUAL_INT(77, errno);
     log_new_stderr();
     TEST_ASSERT_EQUAL_INT(77, errno);
@@ -138,16 +138,16 @@ static void test_a_pipe_that_nobody_reads_raises_no_signal(void)
     close(reader);
     sigemptyset(&mask);
     pthread_sigmask(SIG_SETMASK, &mask, &before);
-    log_error("to nobody"); /* SIGPIPE would end the test */
+    log_error("into a closed pipe"); /* SIGPIPE would end the test */
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     TEST_ASSERT_FALSE_MESSAGE(sigismember(&after, SIGPIPE), "the mask is the program's own");
 
     sigaddset(&mask, SIGPIPE);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    log_error("to nobody");
+    log_error("into a closed pipe");
     TEST_ASSERT_FALSE_MESSAGE(is_pending(), "ours is taken back");
     pthread_kill(pthread_self(), SIGPIPE);
-    log_error("to nobody");
+    log_error("into a closed pipe");
     TEST_ASSERT_TRUE_MESSAGE(is_pending(), "the program's own stays");
     const struct timespec at_once = {0};
     TEST_ASSERT_EQUAL_INT(SIGPIPE, sigtimedwait(&mask, NULL, &at_once));
