@@ -61,7 +61,6 @@ check_overhead() {
     figure "${line%; }"
 }
 
-# The workloads behind the recorded traces, without PyTorch's cache under the library, against PyTorch with its own.
 # Reads PyTorch's libraries once. Who loads a kernel first from a cold disk waits for it: 1.9 s in a step of 0.2 s.
 warm_disk() {
     local packages
@@ -74,6 +73,7 @@ check_record() {
     [ "$on_sim" = 0 ] || skip "there is no speed to measure on simgpu"
     "$BUILD/bench_pair" --engines=gpucap-deferred,gpucap-record,gpucap-stacks --live=1 --passes=4 | tee "$work/record.pair"
     if has_python torchvision; then
+        warm_disk
         for program in $RECORD_NAMES; do
             turns "--turns=$RECORD_TURNS --steps=1 --warm=15" "$program" "pooled,$off" \
                 "recorded,$off,GPUCAP_RECORD=$work/record-%p.gpucap" \
@@ -85,6 +85,7 @@ check_record() {
     figure "${line%; }"
 }
 
+# The workloads behind the recorded traces, without PyTorch's cache under the library, against PyTorch with its own.
 check_workloads() {
     local program line=
     [ "$on_sim" = 0 ] || skip "there is no speed to measure on simgpu"
