@@ -12,6 +12,7 @@
 #include "interpose/share/ipc.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #define GROWTH_UNKNOWN   LIMIT_PAGE
 #define CONTEXTS_COUNTED 64 /* contexts whose growth is known; the stack of any beyond counts as fresh */
@@ -186,9 +187,13 @@ static struct grown {
     _Atomic(CUcontext) context;      /* NULL: unused */
     _Atomic uint64_t stack;          /* bytes per thread for which the context keeps stack */
     _Atomic uint64_t bytes;          /* bytes of growth, as requested */
+    _Atomic uint64_t own;            /* bytes that count for the context itself; 0: card.present counts it */
     _Atomic(struct device *) device; /* its card; NULL: not limited, or not known yet */
 } contexts[CONTEXTS_COUNTED];
 static atomic_bool not_all_counted; /* there were more at some time */
+/* Held while a context is counted or leaves the account, for a few instructions; taken before the account's.
+ */
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
 /* Returns the entry of a context, a new one if it has none, or NULL if all are in use. */
 static struct grown *entry_of(CUcontext context)
@@ -203,6 +208,7 @@ static struct grown *entry_of(CUcontext context)
         if (atomic_compare_exchange_strong(&contexts[i].context, &none, context)) {
             atomic_store(&contexts[i].stack, ROUTE_STACK);
             atomic_store(&contexts[i].bytes, 0);
+            atomic_store(&contexts[i].own, 0);
             atomic_store(&contexts[i].device, NULL);
             return &contexts[i];
         }
@@ -241,18 +247,49 @@ static bool ends_all(struct device *device, CUcontext context)
            account_glance(&device->account).charged == 0;
 }
 
+/* Has card.present count one of the card's contexts that counts by itself, if there is one. */
+static void count_by_presence(struct device *device)
+{
+    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
+        if (!atomic_load(&contexts[i].context) || atomic_load(&contexts[i].device) != device)
+            continue;
+        const uint64_t own = atomic_exchange(&contexts[i].own, 0);
+        if (own) {
+            account_forget_growth(&device->account, own);
+            return;
+        }
+    }
+}
+
 static void forget_context(CUcontext context)
 {
+    lock_mutex_take(&counting);
     for (int i = 0; context && i < CONTEXTS_COUNTED; i++) {
         if (atomic_load(&contexts[i].context) != context)
             continue;
         struct device *device = atomic_load(&contexts[i].device);
+        const uint64_t own = atomic_load(&contexts[i].own);
         if (device)
-            account_forget_growth(&device->account, atomic_load(&contexts[i].bytes));
+            account_forget_growth(&device->account, atomic_load(&contexts[i].bytes) + own);
         if (device && ends_all(device, context))
             atomic_store(&device->card.present, false);
         atomic_store(&contexts[i].context, NULL);
+        if (device && !own) /* another one takes its place */
+            count_by_presence(device);
     }
+    lock_mutex_release(&counting);
+}
+
+/* Settles the growth of a context beside which there are others. One of unknown size counts as a guess. */
+static void settle_own(const struct route_growth *growth, struct device *device, struct grown *made)
+{
+    const uint64_t bytes = growth->bytes ? growth->bytes : ACCOUNT_CONTEXT_GUESS;
+
+    if (made)
+        atomic_store(&made->own, bytes);
+    if (!growth->bytes)
+        account_add_growth(&device->account, bytes);
+    settle_growth(growth, true);
 }
 
 /* The card's first context is counted by the account itself (card.present), any other as growth of its own.
@@ -260,16 +297,23 @@ static void forget_context(CUcontext context)
 void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context)
 {
     struct device *device = context && route_limited() ? device_get(ordinal) : NULL;
-    struct grown *made = device ? entry_of(context) : NULL;
 
-    if (made) /* of two threads that make contexts at once, one then finds the other's */
+    if (!device) {
+        settle_growth(growth, false);
+        return;
+    }
+    lock_mutex_take(&counting);
+    struct grown *made = entry_of(context);
+    const bool another = !made || has_another(device, context);
+    if (made)
         atomic_store(&made->device, device);
-    const bool lasting = device && (!made || has_another(device, context));
-    if (made && lasting)
-        atomic_fetch_add(&made->bytes, growth->bytes);
-    if (device) /* before the growth is settled: one of the two always counts */
-        atomic_store(&device->card.present, true);
-    settle_growth(growth, lasting);
+    atomic_store(&device->card.present,
+                 true); /* before the growth is settled: one of the two always counts */
+    if (another)
+        settle_own(growth, device, made);
+    else
+        settle_growth(growth, false);
+    lock_mutex_release(&counting);
 }
 
 void route_grow_end(const struct route_growth *growth)

@@ -428,11 +428,17 @@ void account_give(struct account *account, uint64_t bytes, bool hidden)
     leave(account);
 }
 
+/* Call with the lock held when the driver has grown or shrunk. */
+static void set_stale(struct account *account)
+{
+    account->state.stale = true;
+    account->touches++;
+}
+
 void account_touch(struct account *account)
 {
     enter(account);
-    account->state.stale = true;
-    account->touches++;
+    set_stale(account);
     leave(account);
 }
 
@@ -447,9 +453,16 @@ void account_grow_end(struct account *account, uint64_t bytes, bool lasting)
     enter(account);
     account->state.in_flight -= bytes;
     account->grown += lasting ? bytes : 0;
-    account->state.stale = true;
-    account->touches++;
+    set_stale(account);
     pthread_cond_broadcast(&account->settled);
+    leave(account);
+}
+
+void account_add_growth(struct account *account, uint64_t bytes)
+{
+    enter(account);
+    account->grown += bytes;
+    set_stale(account);
     leave(account);
 }
 
@@ -457,8 +470,7 @@ void account_forget_growth(struct account *account, uint64_t bytes)
 {
     enter(account);
     account->grown -= bytes < account->grown ? bytes : account->grown;
-    account->state.stale = true;
-    account->touches++;
+    set_stale(account);
     leave(account);
 }
 
@@ -583,7 +595,6 @@ void account_set_limit(struct account *account, uint64_t limit)
 {
     enter(account);
     account->state.limit = limit;
-    account->state.stale = true;
-    account->touches++;
+    set_stale(account);
     leave(account);
 }

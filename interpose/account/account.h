@@ -93,6 +93,8 @@ void account_touch(struct account *account);
 bool account_grow_begin(struct account *account, uint64_t bytes);
 /* Settles that growth. `lasting`: it stays with the context, and the driver reports it in no figure. */
 void account_grow_end(struct account *account, uint64_t bytes, bool lasting);
+/* Enters lasting growth that was not asked for. */
+void account_add_growth(struct account *account, uint64_t bytes);
 /* Takes lasting growth out of the account when its context has ended. */
 void account_forget_growth(struct account *account, uint64_t bytes);
 

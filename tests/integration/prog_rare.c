@@ -399,6 +399,25 @@ static void taken_in_a_green_context(void)
     }
 }
 
+/* ---- contexts ---- */
+
+/* Each context counts once while it lives, whichever ends first. */
+static void contexts_overlap(void)
+{
+    CUcontext older, newer;
+
+    MUST(0, cuInit(0));
+    MUST(0, cuCtxCreate(&older, NULL, 0, 0));
+    const size_t with_one = told_free();
+    for (int i = 0; i < 4; i++) {
+        MUST(0, cuCtxCreate(&newer, NULL, 0, 0));
+        MUST(true, told_free() < with_one);
+        MUST(0, cuCtxDestroy(older));
+        MUST(with_one, told_free());
+        older = newer;
+    }
+}
+
 /* ---- pools and arrays ---- */
 
 /* Far more host memory than a cap allows, and then memory of the card. */
@@ -482,6 +501,7 @@ int main(int argc, char **argv)
         {"taken_in_a_green_context", taken_in_a_green_context},
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
+        {"contexts_overlap", contexts_overlap},
         {"not_mappings", not_mappings},
         {"stack_on_a_full_card", stack_on_a_full_card},
         {"code_on_a_full_card", code_on_a_full_card},
