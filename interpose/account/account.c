@@ -483,11 +483,12 @@ uint64_t account_room(struct account *account)
     return room;
 }
 
-/* Measures if the last figure was an estimate, which suffices to grant but not to give up memory. */
+/* Measures if the last figure was an estimate, which suffices to grant but not to give up memory, or if it
+ * includes memory that was freed since. */
 static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
 {
     enter(account);
-    if (!account->exact) {
+    if (!account->exact || account->freed) {
         leave(account);
         measure(account, TO_REFUSE);
         enter(account);

@@ -209,6 +209,17 @@ static void test_freed_memory_can_be_taken_again_at_once(void)
     }
 }
 
+static void test_what_is_missing_does_not_include_what_was_freed(void)
+{
+    unsigned seed = 1;
+
+    TEST_ASSERT_TRUE(allocate(LIMIT - RESERVE - CONTEXT, false, &seed));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, account_short_to_take(&account, 8 * PAGE));
+    release(6 * PAGE, &seed);
+    TEST_ASSERT_EQUAL_UINT64(2 * PAGE, account_short_to_take(&account, 8 * PAGE));
+    TEST_ASSERT_EQUAL_UINT64(0, account_short_to_grow(&account, 8 * PAGE));
+}
+
 static void test_a_driver_call_that_fails_leaves_the_account_as_it_was(void)
 {
     unsigned seed = 1;
@@ -633,6 +644,7 @@ int main(void)
     RUN_TEST(test_what_is_said_to_be_free_can_be_taken_to_the_last_page);
     RUN_TEST(test_what_was_taken_since_the_last_measurement_is_known);
     RUN_TEST(test_freed_memory_can_be_taken_again_at_once);
+    RUN_TEST(test_what_is_missing_does_not_include_what_was_freed);
     RUN_TEST(test_a_driver_call_that_fails_leaves_the_account_as_it_was);
     RUN_TEST(test_far_from_the_limit_the_driver_is_hardly_asked);
     RUN_TEST(test_a_request_waits_for_others_in_flight_and_gets_what_they_did_not);
