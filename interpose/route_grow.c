@@ -219,12 +219,15 @@ static struct grown *entry_of(CUcontext context)
     return NULL;
 }
 
-/* Returns the entry of the current context, or NULL. */
+/* Returns the entry of the current context, or NULL. What grows in a green context ends with the primary one
+ * behind it. */
 static struct grown *current_context(void)
 {
     CUcontext context = NULL;
 
-    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context ? entry_of(context) : NULL;
+    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context
+               ? entry_of(pools_owner_if_green(context))
+               : NULL;
 }
 
 /* Returns true if a context other than `context` is known on the card. */

@@ -401,6 +401,27 @@ static void taken_in_a_green_context(void)
 
 /* ---- contexts ---- */
 
+/* Code that was loaded while a green context was current ends with the primary context behind it. */
+static void grown_in_a_green_context(void)
+{
+    size_t before = 0;
+
+    for (int i = 0; i < 3; i++) {
+        CUcontext partial;
+
+        prog_context(0);
+        before = before ? before : told_free();
+        MUST(before, told_free());
+        CUgreenCtx green = prog_green();
+        MUST(0, cuCtxFromGreenCtx(&partial, green));
+        MUST(0, cuCtxPushCurrent(partial));
+        load();
+        MUST(0, cuCtxPopCurrent(&partial));
+        MUST(0, cuGreenCtxDestroy(green));
+        MUST(0, cuDevicePrimaryCtxReset(0));
+    }
+}
+
 /* Each context counts once while it lives, whichever ends first. */
 static void contexts_overlap(void)
 {
@@ -502,6 +523,7 @@ int main(int argc, char **argv)
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"contexts_overlap", contexts_overlap},
+        {"grown_in_a_green_context", grown_in_a_green_context},
         {"not_mappings", not_mappings},
         {"stack_on_a_full_card", stack_on_a_full_card},
         {"code_on_a_full_card", code_on_a_full_card},

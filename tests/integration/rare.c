@@ -106,6 +106,11 @@ static void test_memory_released_while_it_is_mapped_stays_in_the_account(void)
     every_way("mapped_and_held");
 }
 
+static void test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one(void)
+{
+    every_way("grown_in_a_green_context");
+}
+
 static void test_a_context_counts_once_while_it_lives(void)
 {
     every_way("contexts_overlap");
@@ -159,6 +164,7 @@ int main(void)
     RUN_TEST(test_a_block_that_could_not_be_filled_is_freed);
     RUN_TEST(test_blocks_are_filled_after_the_end_of_a_green_context);
     RUN_TEST(test_memory_taken_in_a_green_context_leaves_the_account_with_the_primary_one);
+    RUN_TEST(test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_a_context_counts_once_while_it_lives);
     RUN_TEST(test_a_block_is_no_mapping);
     RUN_TEST(test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs);
