@@ -155,7 +155,7 @@ static enum status list_files(struct folder *source, const struct data_config *c
     static const char *const names[] = {"val", "validation", "test"};
     struct folder_split *train = &source->split[DATA_TRAIN], *other = &source->split[DATA_VALIDATION];
     const char *dir = config->path, *name = NULL;
-    bool divided = listing_is_folder(dir, "train");
+    bool divided = listing_is_folder(dir, "train"), classes = config->kind == DATA_IMAGES;
     enum status status = set_path(train, dir, divided ? "train" : "");
 
     for (size_t i = 0; divided && !name && i < sizeof(names) / sizeof(names[0]); i++)
@@ -165,7 +165,8 @@ static enum status list_files(struct folder *source, const struct data_config *c
     if (!status && name)
         status = set_path(other, dir, name);
     if (!status && name)
-        status = listing_read(&other->listing, other->path, train->listing.classes ? &train->listing : NULL);
+        status = listing_read(&other->listing, other->path,
+                              classes && train->listing.classes ? &train->listing : NULL);
     return status;
 }
 
@@ -179,7 +180,9 @@ static enum status fill_spec(struct folder *source, const struct data_config *co
     struct rng rng = rng_derive(config->seed, train->count);
 
     if (config->kind == DATA_IMAGES && train->classes < 2)
-        return status_fail(STATUS_FAILED, "%s: classes are needed: at least two folders with images in each",
+        return status_fail(STATUS_FAILED,
+                           "%s: classes are needed: at least two folders with images in each, and no "
+                           "image beside them",
                            source->split[DATA_TRAIN].path);
     spec->classes = train->classes;
     memcpy(spec->mean, mean, sizeof(mean));

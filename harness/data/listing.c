@@ -180,6 +180,11 @@ enum status listing_read(struct listing *listing, const char *dir, const struct 
     if (status)
         return status;
     status = add_folder(listing, dir, "", 0);
+    if (!status && known && listing->count > 0)
+        status = status_fail(STATUS_FAILED,
+                             "%s/%s: its class is not known: images for validation must lie in one folder "
+                             "per class, as those for training do",
+                             dir, listing_name(listing, 0));
     if (!status && listing->count == 0)
         status = add_classes(listing, dir, entries, count, known);
     if (!status && listing->count == 0)

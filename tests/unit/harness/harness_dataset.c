@@ -191,6 +191,17 @@ static void test_a_divided_folder_uses_its_own_validation_files(void)
     TEST_ASSERT_EQUAL_UINT8(30, bytes[0]);
     files_write_picture(folder, "val/c/1.png", 8, 8, 30, 0, 0);
     TEST_ASSERT_EQUAL_INT(STATUS_FAILED, open_at(NULL, DATA_IMAGES, CORRUPT_REFUSE));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, open_at(NULL, DATA_PAIRS, CORRUPT_REFUSE));
+}
+
+/* As ImageNet's validation files come: they must not all be taken for the first class. */
+static void test_validation_files_without_a_class_are_refused(void)
+{
+    files_write_picture(folder, "train/a/1.png", 8, 8, 10, 0, 0);
+    files_write_picture(folder, "train/b/1.png", 8, 8, 20, 0, 0);
+    files_write_picture(folder, "val/1.png", 8, 8, 30, 0, 0);
+    TEST_ASSERT_EQUAL_INT(STATUS_FAILED, open_at(NULL, DATA_IMAGES, CORRUPT_REFUSE));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, open_at(NULL, DATA_PAIRS, CORRUPT_REFUSE));
 }
 
 static void test_a_flat_folder_serves_pairs_but_no_classes(void)
@@ -379,6 +390,7 @@ int main(void)
     RUN_TEST(test_a_cifar_file_that_shrinks_while_open_is_named);
     RUN_TEST(test_a_folder_gives_classes_by_name_and_puts_files_aside);
     RUN_TEST(test_a_divided_folder_uses_its_own_validation_files);
+    RUN_TEST(test_validation_files_without_a_class_are_refused);
     RUN_TEST(test_a_flat_folder_serves_pairs_but_no_classes);
     RUN_TEST(test_broken_image_files_are_named);
     RUN_TEST(test_places_without_data_are_refused);
