@@ -182,6 +182,12 @@ enum status progress_log_open(const char *path)
     return STATUS_OK;
 }
 
+enum status progress_log_end(enum status status)
+{
+    progress_log("end", ",\"status\":%d", (int)status);
+    return progress_log_close();
+}
+
 enum status progress_log_close(void)
 {
     bool bad = log_file && ferror(log_file);

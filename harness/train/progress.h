@@ -61,9 +61,10 @@ void progress_validating(struct progress *progress, uint64_t batch, uint64_t bat
 void progress_validated(struct progress *progress, const char *model, uint64_t step, double loss,
                         double accuracy);
 
-/* Opens the log of --log at its end, for all trainings of this process; closes it. Without one, progress_log
- * does nothing. */
+/* Opens the log of --log at its end, for all trainings of this process; closes it, after a last line with
+ * this status or without. Without one, progress_log does nothing. */
 enum status progress_log_open(const char *path);
+enum status progress_log_end(enum status status);
 enum status progress_log_close(void);
 
 /* Writes one line, which begins as {"event":NAME,"time":SECONDS and goes on with ,"KEY":VALUE from the

@@ -247,6 +247,7 @@ enum status replicas_run_mpi(const struct train_options *options)
     if (status && !rank.trained) {
         if (!rank.said && status != STATUS_STOPPED && status != STATUS_UNSAVED)
             status_fail(status, "replica %d of %d failed: the run ends", rank.comm.rank, rank.comm.size);
+        progress_log_end(status); /* an abort ends this process too */
         rank.comm.abort(status);
     }
     if (status)

@@ -191,11 +191,12 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
     if (!status && !trainer->shard)
         status = trainer_validate(trainer, &result->evaluation);
     if (!status && stop_signal() && !trainer->shard)
-        status =
-            status_fail(trainer->unsaved ? STATUS_UNSAVED : STATUS_STOPPED,
-                        "ended by a signal before the last validation was done%s%s",
-                        trainer->unsaved ? "; the steps could not be saved to " : "; go on with --resume=",
-                        options->save);
+        status = status_fail(trainer->unsaved ? STATUS_UNSAVED : STATUS_STOPPED,
+                             "ended by a signal before the last validation was done; %s%s",
+                             trainer->unsaved                       ? "the steps could not be saved to "
+                             : trainer->saved_step == trainer->step ? "go on with --resume="
+                                                                    : "nothing was saved to ",
+                             options->save);
     if (!status)
         session_read_result(trainer, result);
     if (!status && trainer->progress.terminal)

@@ -18,6 +18,17 @@ struct footprint {
     size_t workspace;    /* peak during the evaluation, including unpacked weights */
 };
 
+/* Validates. What a signal interrupts has not seen all samples, and is no result. */
+static enum status evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
+{
+    enum status status = trainer_evaluate(trainer, evaluation);
+
+    if (!status && stop_signal())
+        status =
+            status_fail(STATUS_STOPPED, "ended by %s before the smaller model was evaluated", stop_name());
+    return status;
+}
+
 /* Packs every matrix and gives the freed memory back to the device. */
 static enum status pack_all(struct trainer *trainer)
 {
@@ -80,11 +91,7 @@ static enum status tune(struct trainer *trainer)
         if (!status)
             status = trainer_read_reports(trainer, false);
     }
-    if (!status)
-        status = trainer_read_reports(trainer, true);
-    if (!status && stop_signal())
-        status = status_fail(STATUS_STOPPED, "ended by a signal while the pruned weights were trained");
-    return status;
+    return status ? status : trainer_read_reports(trainer, true);
 }
 
 static void print_tuned(const struct trainer *trainer, const struct trainer_evaluation *tuned)
@@ -120,16 +127,16 @@ static enum status prune(struct trainer *trainer)
     struct prune_model_sizes sizes = {0};
     uint64_t file_bytes = 0;
     char pattern[16];
-    enum status status = trainer_evaluate(trainer, &before.evaluation);
+    enum status status = evaluate(trainer, &before.evaluation);
 
     if (!status)
         status = prune_model(trainer);
     if (!status)
-        status = trainer_evaluate(trainer, &after.evaluation);
+        status = evaluate(trainer, &after.evaluation);
     if (!status && trainer->options.prune_steps)
         status = tune(trainer);
     if (!status && trainer->options.prune_steps)
-        status = trainer_evaluate(trainer, &tuned);
+        status = evaluate(trainer, &tuned);
     if (!status)
         status = prune_model_count(trainer, &sizes);
     if (!status && trainer->options.save)
@@ -157,7 +164,7 @@ static enum status measure(struct trainer *trainer, struct footprint *footprint)
     footprint->parameters = trainer->mem.live[MEM_PARAMETERS];
     footprint->held = supply_held(trainer->supply);
     trainer->mem.peak[MEM_WORKSPACE] = trainer->mem.live[MEM_WORKSPACE];
-    status = trainer_evaluate(trainer, &footprint->evaluation);
+    status = evaluate(trainer, &footprint->evaluation);
     footprint->workspace = trainer->mem.peak[MEM_WORKSPACE];
     return status;
 }

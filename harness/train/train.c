@@ -154,6 +154,8 @@ static enum status run_on(struct train_options *options, struct cuda_device *dev
 
     if (status)
         return status;
+    if (options->save) /* only now: a trial has nothing to save, and ends as without --save */
+        stop_watch();
     /* The peak is the training's, not that of trials, which hold some memory back. */
     atomic_store(&supply->budget->peak, atomic_load(&supply->budget->used));
     status = run_with_batch(options, device, supply, &trained);
@@ -199,7 +201,7 @@ static enum status run_options(const struct train_options *options)
         option_notes_print(options, stderr);
     if (options->profile || options->nvtx)
         profile_nvtx_open();
-    if (options->save)
+    if (options->save && !options->find_batch && !options->auto_accum)
         stop_watch();
     if (options->log)
         status = progress_log_open(options->log);
@@ -213,8 +215,7 @@ static enum status run_options(const struct train_options *options)
         status = run_single(options);
     if (!status && fflush(stdout))
         status = status_fail(STATUS_FAILED, "the result could not be written");
-    progress_log("end", ",\"status\":%d", (int)status);
-    logged = progress_log_close();
+    logged = progress_log_end(status);
     return status ? status : logged;
 }
 

@@ -111,8 +111,6 @@ static enum status stop(struct trainer *trainer)
     const struct train_options *options = &trainer->options;
     enum status status = STATUS_OK;
 
-    if (trainer->trial)
-        return status_fail(STATUS_STOPPED, "ended by a signal before the training began");
     if (trainer->step > trainer->first_step) {
         status = trainer_time(trainer, false);
         if (!status)

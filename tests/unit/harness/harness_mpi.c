@@ -157,6 +157,25 @@ static void test_a_replica_that_fails_on_the_way_ends_the_job(void)
                                  train_said.err);
 }
 
+/* Rank 0 gets a signal when it has saved a step. */
+static void test_a_signal_saves_and_the_log_ends(void)
+{
+    const char *folder = train_make_folder();
+    char line[2048];
+
+    snprintf(line, sizeof(line),
+             "F=%s; export F; " MPIRUN
+             "-np 1 sh -c '(until [ -e $F/saved ]; do kill -0 $$ || exit; sleep 0.01; done; kill -TERM $$) & "
+             "exec " ENDLESS " --save=$F/saved --save-every=1 --log=$F/log' : -np 1 " ENDLESS "; code=$?; "
+             "grep '\"end\"' $F/log; exit $code",
+             folder);
+    train_shell("2x256M", line, 0);
+    train_remove_folder(folder);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_STOPPED, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "; go on with --resume="), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.out, "\"status\":5"), train_said.out);
+}
+
 /* Rank 1 is killed when rank 0 has saved a step, behind a shell that MPI sees live on: that the job ends is
  * the other ranks' doing. */
 static void test_a_killed_replica_ends_the_job(void)
@@ -188,6 +207,7 @@ int main(void)
     RUN_TEST(test_a_result_that_cannot_be_saved_is_told_and_the_log_ends);
     RUN_TEST(test_a_replica_that_fails_ends_the_job);
     RUN_TEST(test_a_replica_that_fails_on_the_way_ends_the_job);
+    RUN_TEST(test_a_signal_saves_and_the_log_ends);
     RUN_TEST(test_a_killed_replica_ends_the_job);
     return UNITY_END();
 }

@@ -226,22 +226,51 @@ static void test_a_second_signal_ends_it_at_once(void)
 }
 #endif
 
-/* The validation at step 3 has a billion batches. The run that resumes does it, before its own steps. */
-static void test_a_validation_that_a_signal_interrupted_is_done_after_the_resume(void)
+/* Sends `train` SIGTERM when this is in what it prints to stderr, or in its log. */
+static void end_when_it_says(const char *text, const char *options)
 {
-    static const char *const options = "--hidden=16 --batch=4 --validate-every=3 --samples=100000000000";
     char line[LINE];
 
     snprintf(line, sizeof(line),
-             "\"$TRAIN\" %s --steps=5 --report-every=1 --val-batches=1000000000 %s 2>%s/err & run=$!; "
-             "until grep -q step=3/5 %s/err; do kill -0 $run || break; sleep 0.01; done; "
-             "kill -TERM $run; wait $run; code=$?; cat %s/err >&2; exit $code",
-             options, save, folder, folder, folder);
+             "F=%s; \"$TRAIN\" --hidden=16 --batch=4 --log=$F/log %s 2>$F/err & run=$!; "
+             "until grep -qs '%s' $F/err $F/log; do kill -0 $run || break; sleep 0.01; done; "
+             "kill -TERM $run; wait $run; code=$?; cat $F/err >&2; exit $code",
+             folder, options, text);
     train_shell("1x256M", line, 0);
+}
+
+/* Status 5 would promise a checkpoint. */
+static void test_a_signal_ends_the_search_for_a_batch_as_without_save(void)
+{
+    char options[LINE / 2];
+
+    snprintf(options, sizeof(options), "--find-batch --batch=1048576 %s", save);
+    end_when_it_says("batch 1 fits", options);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(128 + SIGTERM, train_said.status, train_said.err);
+}
+
+static void test_a_signal_names_no_file_that_was_not_saved(void)
+{
+    char options[LINE / 2];
+
+    snprintf(options, sizeof(options),
+             "--steps=0 --save-best --samples=100000000000 --val-batches=1000000000 %s", save);
+    end_when_it_says("\"start\"", options);
+    ends_with(TRAIN_STOPPED, "nothing was saved to ");
+}
+
+/* The validation at step 3 has a billion batches. The run that resumes does it, before its own steps. */
+static void test_a_validation_that_a_signal_interrupted_is_done_after_the_resume(void)
+{
+    static const char *const sizes = "--validate-every=3 --samples=100000000000 --steps=5";
+    char options[LINE / 2], line[LINE];
+
+    snprintf(options, sizeof(options), "%s --report-every=1 --val-batches=1000000000 %s", sizes, save);
+    end_when_it_says("step=3/5", options);
     ends_with(TRAIN_STOPPED, "ended by SIGTERM at step 3 of 5");
     snprintf(line, sizeof(line),
-             "\"$TRAIN\" %s --steps=5 --quiet --val-batches=1 --log=%s/log %s && cat %s/log", options, folder,
-             resume, folder);
+             "\"$TRAIN\" --hidden=16 --batch=4 %s --quiet --val-batches=1 --log=%s/log2 %s && cat %s/log2",
+             sizes, folder, resume, folder);
     train_shell("1x256M", line, 0);
     train_went_well();
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.out, "\"model\":\"mlp\",\"step\":3,\"loss\""),
@@ -311,6 +340,8 @@ int main(void)
     RUN_TEST(test_a_header_that_cannot_be_is_refused); /* one thread reads it */
 #endif
     RUN_TEST(test_a_validation_that_a_signal_interrupted_is_done_after_the_resume);
+    RUN_TEST(test_a_signal_ends_the_search_for_a_batch_as_without_save);
+    RUN_TEST(test_a_signal_names_no_file_that_was_not_saved);
     RUN_TEST(test_a_signal_that_was_ignored_stays_so);
     RUN_TEST(test_an_ignored_signal_stays_so_after_another_asked_for_the_end);
     RUN_TEST(test_replicas_that_cannot_save_at_the_end_have_not_failed);

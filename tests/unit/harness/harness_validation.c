@@ -1,11 +1,14 @@
 /* Validations within one training, on the simulated GPU: the second finds what the first has opened and
  * decoded. */
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "harness/train/shrink_model.h"
+#include "harness/train/stop.h"
 #include "harness/train/trainer.h"
 #include "tests/unit/harness/harness_files.h"
 #include "unity.h"
@@ -135,11 +138,22 @@ static void test_between_validations_no_device_memory_is_held_for_them(void)
     files_remove_folder(folder);
 }
 
+/* It has not seen all samples. The signal stays for the tests after this one. */
+static void test_an_evaluation_of_a_smaller_model_that_a_signal_ends_has_no_result(void)
+{
+    open_trainer("--quantize=int8");
+    stop_watch();
+    TEST_ASSERT_EQUAL_INT(0, raise(SIGTERM));
+    TEST_ASSERT_EQUAL_INT(STATUS_STOPPED, shrink_model_evaluate(&trainer));
+    files_remove_folder(folder);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_the_second_validation_reads_no_file_and_keeps_threads_and_buffers);
     RUN_TEST(test_without_a_cache_files_are_read_again);
     RUN_TEST(test_between_validations_no_device_memory_is_held_for_them);
+    RUN_TEST(test_an_evaluation_of_a_smaller_model_that_a_signal_ends_has_no_result);
     return UNITY_END();
 }
