@@ -376,7 +376,6 @@ static int card_of_stream(CUstream stream, CUdevice *ordinal)
 static int find_source(CUmemoryPool pool, CUstream stream, struct source *source)
 {
     CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
-    CUmemoryPool current = pool;
 
     source->device = NULL;
     int rc = ordinal == DRIVERS_POOLS_UNKNOWN ? card_of_stream(stream, &ordinal) : 0;
@@ -384,10 +383,7 @@ static int find_source(CUmemoryPool pool, CUstream stream, struct source *source
         rc = device_find(ordinal, &source->device);
     if (rc || !source->device)
         return rc;
-    if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS &&
-        driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS) /* again: a failure may pass */
-        return -ENODEV;
-    source->pool = drivers_pools_find(current, ordinal);
+    source->pool = pool ? drivers_pools_find(pool, ordinal) : drivers_pools_current(ordinal);
     return source->pool ? 0 : -ENODEV;
 }
 
@@ -451,16 +447,13 @@ static CUresult enter_async_beside(struct route_ticket *ticket, uint64_t bytes, 
                                    CUstream stream)
 {
     CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
-    CUmemoryPool current = pool;
     struct device *device;
 
     if (!device_any_guarded() || capture_takes(stream) || ordinal == DRIVERS_POOLS_HOST ||
         (ordinal == DRIVERS_POOLS_UNKNOWN && card_of_stream(stream, &ordinal)) ||
         !(device = device_guarded(ordinal)))
         return CUDA_SUCCESS;
-    if (!pool && driver.cuDeviceGetMemPool(&current, ordinal) != CUDA_SUCCESS)
-        return CUDA_SUCCESS;
-    struct drivers_pool *known = drivers_pools_find(current, ordinal);
+    struct drivers_pool *known = pool ? drivers_pools_find(pool, ordinal) : drivers_pools_current(ordinal);
     if (known && drivers_pools_idle(known) >= bytes)
         return CUDA_SUCCESS;
     return enter_beside(ticket, device, BLOCKS_ASYNC, bytes);

@@ -84,6 +84,42 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
     return found;
 }
 
+static void begin_visit(void)
+{
+    lock_disable_cancel();
+    pthread_rwlock_rdlock(&visits);
+}
+
+static void end_visit(void)
+{
+    pthread_rwlock_unlock(&visits);
+    lock_restore_cancel();
+}
+
+/* Returns the handle of the card's current pool, or NULL. */
+static CUmemoryPool current_of(CUdevice ordinal)
+{
+    CUmemoryPool current = NULL;
+
+    return driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS ? current : NULL;
+}
+
+/* A pool that is not in the table may be destroyed right after the driver has named it: it is named once more
+ * while none can be. That is also a second try if the driver has failed. */
+struct drivers_pool *drivers_pools_current(CUdevice ordinal)
+{
+    CUmemoryPool current = current_of(ordinal);
+    struct drivers_pool *found = current ? find(current) : NULL;
+
+    if (__builtin_expect(found != NULL, 1))
+        return found;
+    begin_visit();
+    current = current_of(ordinal);
+    found = current ? drivers_pools_find(current, ordinal) : NULL;
+    end_visit();
+    return found;
+}
+
 CUdevice drivers_pools_card(CUmemoryPool pool)
 {
     const struct drivers_pool *found = find(pool);
@@ -100,18 +136,6 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool)
         return 0;
     const uint64_t last = atomic_exchange(&pool->reserved, now);
     return sums_minus(now, last);
-}
-
-static void begin_visit(void)
-{
-    lock_disable_cancel();
-    pthread_rwlock_rdlock(&visits);
-}
-
-static void end_visit(void)
-{
-    pthread_rwlock_unlock(&visits);
-    lock_restore_cancel();
 }
 
 void drivers_pools_look_again(CUdevice ordinal)
@@ -143,11 +167,11 @@ uint64_t drivers_pools_idle(struct drivers_pool *pool)
 /* Calls `visit` for each pool of a card, its current one included, and adds up what it returns. */
 static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
 {
-    CUmemoryPool current = NULL;
     uint64_t sum = 0;
 
     begin_visit();
-    if (driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS && current)
+    CUmemoryPool current = current_of(ordinal);
+    if (current)
         drivers_pools_find(current, ordinal);
     for (int i = 0; i < atomic_load(&count); i++) {
         CUmemoryPool pool = atomic_load(&pools[i].pool);
@@ -211,19 +235,28 @@ uint64_t drivers_pools_held(CUdevice ordinal)
 
 /* Takes the pool out of the table before the driver's call: right after it another pool may get its handle.
  */
-void drivers_pools_destroy_begin(CUmemoryPool pool)
+CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
 {
     lock_disable_cancel();
     pthread_rwlock_wrlock(&visits);
     pthread_mutex_lock(&lock);
     struct drivers_pool *found = pool ? find(pool) : NULL;
+    const CUdevice ordinal = found ? found->ordinal : DRIVERS_POOLS_UNKNOWN;
     if (found)
         atomic_store(&found->pool, NULL);
     pthread_mutex_unlock(&lock);
+    return ordinal;
 }
 
 void drivers_pools_destroy_end(void)
 {
     pthread_rwlock_unlock(&visits);
     lock_restore_cancel();
+}
+
+void drivers_pools_destroy_abort(CUmemoryPool pool, CUdevice ordinal)
+{
+    if (ordinal != DRIVERS_POOLS_UNKNOWN)
+        drivers_pools_find(pool, ordinal);
+    drivers_pools_destroy_end();
 }

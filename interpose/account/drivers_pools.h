@@ -16,6 +16,8 @@ struct drivers_pool;
 /* Finds or adds the pool of the card `ordinal`. Returns NULL if the table is full: what the pool holds is
  * then not known. */
 struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal);
+/* The same for the current pool of the card; also NULL if the driver does not name it. */
+struct drivers_pool *drivers_pools_current(CUdevice ordinal);
 /* Returns the card of a pool, or one of these: */
 #define DRIVERS_POOLS_UNKNOWN (-1) /* the pool is not in the table */
 #define DRIVERS_POOLS_HOST    (-2) /* its memory is the host's */
@@ -41,9 +43,12 @@ uint64_t drivers_pools_idle_on(CUdevice ordinal);
 /* Returns what the driver holds for this process in these pools and for graphs. */
 uint64_t drivers_pools_held(CUdevice ordinal);
 
-/* Around the driver's call that destroys a pool: _begin removes it from the table, and no other thread looks
- * at pools until _end. */
-void drivers_pools_destroy_begin(CUmemoryPool pool);
+/* Around the driver's call that destroys a pool: _begin removes it from the table and returns its card, and
+ * no other thread looks at pools until _end, or until _abort puts the pool back because the driver has
+ * refused.
+ */
+CUdevice drivers_pools_destroy_begin(CUmemoryPool pool);
 void drivers_pools_destroy_end(void);
+void drivers_pools_destroy_abort(CUmemoryPool pool, CUdevice ordinal);
 
 #endif

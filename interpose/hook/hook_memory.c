@@ -163,13 +163,15 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAlloc
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    const bool active = route_active();
-
-    if (active)
-        drivers_pools_destroy_begin(pool);
+    if (!route_active())
+        return driver.cuMemPoolDestroy(pool);
+    const CUdevice ordinal = drivers_pools_destroy_begin(pool);
     const CUresult result = driver.cuMemPoolDestroy(pool);
-    if (active)
+
+    if (result == CUDA_SUCCESS)
         drivers_pools_destroy_end();
+    else
+        drivers_pools_destroy_abort(pool, ordinal);
     lend_freed_somewhere();
     return result;
 }

@@ -145,17 +145,24 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
     return NULL;
 }
 
-void drivers_pools_destroy_begin(CUmemoryPool pool)
+CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
 {
     TEST_ASSERT_EQUAL_PTR(HOOKS_FAKE_KEY, pool);
     TEST_ASSERT_EQUAL_INT(0, hooks_got.calls); /* another pool may get the handle at once */
     hooks_got.forgotten++;
+    return HOOKS_FAKE_CARD;
 }
 
 void drivers_pools_destroy_end(void)
 {
     TEST_ASSERT_EQUAL_INT(1, hooks_got.calls);
     hooks_got.forgotten += 10;
+}
+
+void drivers_pools_destroy_abort(CUmemoryPool pool, CUdevice ordinal)
+{
+    drivers_pools_find(pool, ordinal);
+    drivers_pools_destroy_end();
 }
 
 bool capture_takes(CUstream stream)

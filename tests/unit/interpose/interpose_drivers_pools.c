@@ -98,10 +98,16 @@ static CUresult CUDAAPI trim_to(CUmemoryPool pool, size_t least)
     return CUDA_SUCCESS;
 }
 
-/* The current pools of the two cards are number 1 and 2. */
+/* The current pools of the two cards are number 1 and 2, until another thread makes `next_current` current
+ * and destroys the one that it has replaced: right after the driver has named it. */
+static CUmemoryPool next_current;
+
 static CUresult CUDAAPI get_current(CUmemoryPool *pool, CUdevice ordinal)
 {
-    *pool = handle((uintptr_t)ordinal + 1);
+    static CUmemoryPool replaced_by;
+
+    *pool = replaced_by ? replaced_by : handle((uintptr_t)ordinal + 1);
+    replaced_by = next_current;
     return CUDA_SUCCESS;
 }
 
@@ -125,7 +131,7 @@ void setUp(void)
     graphs[0] = graphs[1] = 0;
     trims = 0;
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    ends_meanwhile = NULL;
+    ends_meanwhile = next_current = NULL;
     result = trim_result = CUDA_SUCCESS;
 }
 
@@ -236,6 +242,31 @@ static void test_a_destroyed_pool_is_known_no_more(void)
     destroy(NULL);
 }
 
+static void test_a_pool_that_could_not_be_destroyed_stays(void)
+{
+    pools[10] = (struct fake){.reserved = 64, .used = 40};
+    drivers_pools_find(handle(10), 0);
+    drivers_pools_destroy_abort(handle(10), drivers_pools_destroy_begin(handle(10)));
+    TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
+    TEST_ASSERT_EQUAL_UINT64(64, drivers_pools_held(0));
+    destroy(handle(10));
+    drivers_pools_destroy_abort(handle(10), drivers_pools_destroy_begin(handle(10)));
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(10))); /* it was not there */
+}
+
+static void test_a_current_pool_that_is_destroyed_at_once_is_not_entered(void)
+{
+    destroy(handle(1)); /* it is in the table no more */
+    next_current = handle(10);
+    TEST_ASSERT_NOT_NULL(drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(1)));
+    TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
+    TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(10), 0), drivers_pools_current(0));
+    next_current = NULL;
+    drivers_pools_current(0);
+    destroy(handle(10));
+}
+
 static void test_no_pool_is_destroyed_while_another_thread_trims_it(void)
 {
     pools[10] = (struct fake){.reserved = 64, .used = 40};
@@ -275,6 +306,8 @@ int main(void)
     RUN_TEST(test_what_a_trim_gave_back_is_told);
     RUN_TEST(test_no_more_than_was_idle_counts_as_given);
     RUN_TEST(test_a_destroyed_pool_is_known_no_more);
+    RUN_TEST(test_a_pool_that_could_not_be_destroyed_stays);
+    RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_entered);
     RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);
     RUN_TEST(test_places_of_destroyed_pools_are_used_again);
     return UNITY_END();

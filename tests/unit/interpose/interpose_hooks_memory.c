@@ -384,6 +384,13 @@ static void test_the_place_of_a_pool_of_the_drivers_is_noted(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuMemPoolDestroy((CUmemoryPool)HOOKS_FAKE_KEY));
     TEST_ASSERT_EQUAL_INT(1 + 10, hooks_got.forgotten); /* before the driver's call and after it */
     TEST_ASSERT_EQUAL_INT(1, hooks_got.lends);          /* what it held is free now */
+    TEST_ASSERT_EQUAL_INT(0, hooks_got.found);
+    begin();
+    hooks_fake.result = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy((CUmemoryPool)HOOKS_FAKE_KEY));
+    TEST_ASSERT_EQUAL_INT(1, hooks_got.found); /* it is there still */
+    TEST_ASSERT_EQUAL_INT(HOOKS_FAKE_CARD, hooks_got.found_card);
+    TEST_ASSERT_EQUAL_INT(1 + 10, hooks_got.forgotten);
 }
 
 int main(void)
