@@ -129,6 +129,11 @@ void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal,
 /* The same for more stack per thread in the current context: the driver keeps stack for every thread that can
  * be resident. */
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread);
+/* The same for a heap of the current context, which CU_LIMIT_MALLOC_HEAP_SIZE or CU_LIMIT_PRINTF_FIFO_SIZE
+ * sets to `bytes`: only what is more than ever before counts. route_grow_heap_end or route_grow_abort must
+ * follow. */
+CUresult route_grow_heap_begin(struct route_growth *growth, CUlimit which, uint64_t bytes);
+void route_grow_heap_end(const struct route_growth *growth, CUlimit which, uint64_t bytes);
 void route_grow_end(const struct route_growth *growth);
 /* In place of route_grow_end if the driver's call has failed: nothing stays in the account. */
 void route_grow_abort(const struct route_growth *growth);

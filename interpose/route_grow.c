@@ -186,6 +186,7 @@ void route_touch(CUdevice ordinal)
 static struct grown {
     _Atomic(CUcontext) context;      /* NULL: unused */
     _Atomic uint64_t stack;          /* bytes per thread for which the context keeps stack */
+    _Atomic uint64_t heap, fifo;     /* largest sizes that were set, of kernels' malloc and printf */
     _Atomic uint64_t bytes;          /* bytes of growth, as requested */
     _Atomic uint64_t own;            /* bytes that count for the context itself; 0: card.present counts it */
     _Atomic(struct device *) device; /* its card; NULL: not limited, or not known yet */
@@ -207,6 +208,8 @@ static struct grown *entry_of(CUcontext context)
 
         if (atomic_compare_exchange_strong(&contexts[i].context, &none, context)) {
             atomic_store(&contexts[i].stack, ROUTE_STACK);
+            atomic_store(&contexts[i].heap, 0);
+            atomic_store(&contexts[i].fifo, 0);
             atomic_store(&contexts[i].bytes, 0);
             atomic_store(&contexts[i].own, 0);
             atomic_store(&contexts[i].device, NULL);
@@ -357,6 +360,29 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_
     if (result == CUDA_SUCCESS && context)
         atomic_store(&context->stack, bytes_per_thread);
     return result;
+}
+
+static _Atomic uint64_t *largest(struct grown *context, CUlimit which)
+{
+    return which == CU_LIMIT_MALLOC_HEAP_SIZE ? &context->heap : &context->fifo;
+}
+
+CUresult route_grow_heap_begin(struct route_growth *growth, CUlimit which, uint64_t bytes)
+{
+    struct grown *context = route_limited() ? current_context() : NULL;
+    const uint64_t before = context ? atomic_load(largest(context, which)) : 0;
+
+    *growth = (struct route_growth){.device = NULL};
+    return bytes > before ? route_grow_begin(growth, bytes - before) : CUDA_SUCCESS;
+}
+
+void route_grow_heap_end(const struct route_growth *growth, CUlimit which, uint64_t bytes)
+{
+    struct grown *context = growth->device ? current_context() : NULL;
+
+    if (context)
+        atomic_store(largest(context, which), bytes);
+    route_grow_end(growth);
 }
 
 /* ---- contexts ---- */

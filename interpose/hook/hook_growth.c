@@ -61,11 +61,11 @@ static void look_at_attributes(const CUlaunchConfig *config)
 #include "interpose/hook/hook_growth_launch.inc"
 #undef SUFFIX
 
-/* Runs a driver call that makes the context grow by `bytes`; 0: by an amount that is not known beforehand. */
-#define GROWING(bytes, call)                                                                                 \
+/* Runs a driver call that makes the context grow by an amount that is not known beforehand. */
+#define GROWING(call)                                                                                        \
     ({                                                                                                       \
         struct route_growth growth_;                                                                         \
-        CUresult result_ = route_grow_begin(&growth_, bytes);                                                \
+        CUresult result_ = route_grow_begin(&growth_, 0);                                                    \
         if (result_ == CUDA_SUCCESS) {                                                                       \
             result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
             if (result_ == CUDA_SUCCESS)                                                                     \
@@ -78,60 +78,75 @@ static void look_at_attributes(const CUlaunchConfig *config)
 
 CUresult cuModuleLoad(CUmodule *module, const char *file)
 {
-    return GROWING(0, driver.cuModuleLoad(module, file));
+    return GROWING(driver.cuModuleLoad(module, file));
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
-    return GROWING(0, driver.cuModuleLoadData(module, image));
+    return GROWING(driver.cuModuleLoadData(module, image));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
                             void **values)
 {
-    return GROWING(0, driver.cuModuleLoadDataEx(module, image, count, options, values));
+    return GROWING(driver.cuModuleLoadDataEx(module, image, count, options, values));
 }
 
 CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 {
-    return GROWING(0, driver.cuModuleLoadFatBinary(module, image));
+    return GROWING(driver.cuModuleLoadFatBinary(module, image));
 }
 
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
                            unsigned int jit_count, CUlibraryOption *options, void **values,
                            unsigned int count)
 {
-    return GROWING(0, driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options,
-                                               values, count));
+    return GROWING(
+        driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options, values, count));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options,
                                void **jit_values, unsigned int jit_count, CUlibraryOption *options,
                                void **values, unsigned int count)
 {
-    return GROWING(0, driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options,
-                                                   values, count));
+    return GROWING(driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options,
+                                                values, count));
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
-    return GROWING(0, driver.cuStreamCreate(stream, flags));
+    return GROWING(driver.cuStreamCreate(stream, flags));
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
-    return GROWING(0, driver.cuStreamCreateWithPriority(stream, flags, priority));
+    return GROWING(driver.cuStreamCreateWithPriority(stream, flags, priority));
 }
 
 CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned int flags, int priority)
 {
-    return GROWING(0, driver.cuGreenCtxStreamCreate(stream, context, flags, priority));
+    return GROWING(driver.cuGreenCtxStreamCreate(stream, context, flags, priority));
+}
+
+static CUresult set_heap(CUlimit which, size_t value)
+{
+    struct route_growth growth;
+    CUresult result = route_grow_heap_begin(&growth, which, value);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = ROUTE_TRY(driver.cuCtxSetLimit(which, value), ROUTE_CURRENT, 0);
+    if (result == CUDA_SUCCESS)
+        route_grow_heap_end(&growth, which, value);
+    else
+        route_grow_abort(&growth);
+    return result;
 }
 
 CUresult cuCtxSetLimit(CUlimit which, size_t value)
 {
     if (which == CU_LIMIT_MALLOC_HEAP_SIZE || which == CU_LIMIT_PRINTF_FIFO_SIZE)
-        return GROWING(value, driver.cuCtxSetLimit(which, value));
+        return set_heap(which, value);
     if (which != CU_LIMIT_STACK_SIZE)
         return driver.cuCtxSetLimit(which, value);
     struct route_growth growth;

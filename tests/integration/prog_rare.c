@@ -439,6 +439,23 @@ static void contexts_overlap(void)
     }
 }
 
+/* A heap counts by its largest size in a context, however often that is set; each context has its own. */
+static void heap_set_again(void)
+{
+    size_t with_heap = 0;
+
+    for (int i = 0; i < 2; i++) {
+        prog_context(0);
+        for (int again = 0; again < 3; again++) {
+            MUST(0, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, PIECE));
+            with_heap = with_heap ? with_heap : told_free();
+            MUST(with_heap, told_free());
+            MUST(0, cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, UNIT));
+        }
+        MUST(0, cuDevicePrimaryCtxReset(0));
+    }
+}
+
 /* ---- pools and arrays ---- */
 
 /* Far more host memory than a cap allows, and then memory of the card. */
@@ -523,6 +540,7 @@ int main(int argc, char **argv)
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"contexts_overlap", contexts_overlap},
+        {"heap_set_again", heap_set_again},
         {"grown_in_a_green_context", grown_in_a_green_context},
         {"not_mappings", not_mappings},
         {"stack_on_a_full_card", stack_on_a_full_card},

@@ -111,6 +111,13 @@ static void test_code_loaded_in_a_green_context_leaves_the_account_with_the_prim
     every_way("grown_in_a_green_context");
 }
 
+static void test_a_heap_counts_by_its_largest_size(void)
+{
+    run("heap_set_again", NATIVE);
+    run("heap_set_again", STRICT);
+    run("heap_set_again", BLIND);
+}
+
 static void test_a_context_counts_once_while_it_lives(void)
 {
     every_way("contexts_overlap");
@@ -165,6 +172,7 @@ int main(void)
     RUN_TEST(test_blocks_are_filled_after_the_end_of_a_green_context);
     RUN_TEST(test_memory_taken_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one);
+    RUN_TEST(test_a_heap_counts_by_its_largest_size);
     RUN_TEST(test_a_context_counts_once_while_it_lives);
     RUN_TEST(test_a_block_is_no_mapping);
     RUN_TEST(test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs);

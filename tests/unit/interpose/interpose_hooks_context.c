@@ -104,6 +104,19 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes)
     return grow(growth);
 }
 
+CUresult route_grow_heap_begin(struct route_growth *growth, CUlimit which, uint64_t bytes)
+{
+    got.wrong += which != CU_LIMIT_MALLOC_HEAP_SIZE && which != CU_LIMIT_PRINTF_FIFO_SIZE;
+    return route_grow_begin(growth, bytes);
+}
+
+void route_grow_heap_end(const struct route_growth *growth, CUlimit which, uint64_t bytes)
+{
+    got.wrong +=
+        (which != CU_LIMIT_MALLOC_HEAP_SIZE && which != CU_LIMIT_PRINTF_FIFO_SIZE) || bytes != got.grow;
+    route_grow_end(growth);
+}
+
 void route_grow_end(const struct route_growth *growth)
 {
     if (growth->device)
