@@ -29,11 +29,12 @@ struct mark {
     _Atomic bool exposed; /* a descriptor or device may reach its memory after the program has freed it */
 };
 
-/* Replaces the word if it is still `from`. Returns true if it was. */
+/* Replaces the word if it is still `from`. Returns true if it was. Acquires also if it was not: whoever took
+ * the block has then read the cache slot (cache.h) that the caller fills next. */
 static inline bool mark_change(struct mark *mark, uint64_t from, uint64_t to)
 {
     return atomic_compare_exchange_strong_explicit(&mark->word, &from, to, memory_order_acq_rel,
-                                                   memory_order_relaxed);
+                                                   memory_order_acquire);
 }
 
 static inline uint64_t mark_word(const struct mark *mark)

@@ -51,7 +51,8 @@ bool streams_in_order(void)
 
 void streams_note_early_free(CUcontext context)
 {
-    if (!atomic_load_explicit(&early_context, memory_order_relaxed))
+    /* Acquire: the caller looks at other streams' work only after another thread's store here is visible. */
+    if (!atomic_load_explicit(&early_context, memory_order_acquire))
         atomic_store(&early_context, context);
 }
 

@@ -170,10 +170,10 @@ static _Atomic uint64_t *place(uint64_t address, unsigned way)
     return &table[(hash * WAYS + way) & (PLACES - 1)];
 }
 
-/* Returns the value of the address in this place, or -1. */
+/* Returns the value of the address in this place, or -1. Acquire: who sees an owner also sees its name. */
 static int value_at(uint64_t address, unsigned way)
 {
-    const uint64_t word = atomic_load_explicit(place(address, way), memory_order_relaxed);
+    const uint64_t word = atomic_load_explicit(place(address, way), memory_order_acquire);
 
     return word >> VALUE_BITS == address ? (int)(word & (UINT64_C(0xffff))) : -1;
 }
@@ -204,7 +204,7 @@ static void remember(uint64_t address, unsigned value)
     }
     while (way < WAYS && atomic_load_explicit(place(address, way), memory_order_relaxed))
         way++;
-    atomic_store_explicit(place(address, way < WAYS ? way : turn++ % WAYS), word, memory_order_relaxed);
+    atomic_store_explicit(place(address, way < WAYS ? way : turn++ % WAYS), word, memory_order_release);
 }
 
 /* ---- the stack ---- */
