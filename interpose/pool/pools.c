@@ -237,6 +237,7 @@ static struct pool *open_pool(CUcontext context)
 /* Not inlined: pools_current would save more registers each time. */
 __attribute__((noinline)) static struct pool *look_up(CUcontext context)
 {
+    const unsigned before = atomic_load(&generation); /* a context that ends meanwhile makes `last` invalid */
     CUcontext owner = pools_owner(context);
     struct pool *pool = find(owner);
 
@@ -257,7 +258,7 @@ __attribute__((noinline)) static struct pool *look_up(CUcontext context)
     }
     last.context = context;
     last.pool = pool;
-    last.generation = atomic_load(&generation);
+    last.generation = before;
     return pool;
 }
 
