@@ -12,6 +12,7 @@
 #define FIRST_CAPACITY 1024 /* of the ring; a power of two */
 #define LOOK_EVERY     32   /* pending frees between two looks at the older ones */
 #define BATCH          64
+#define PIN            (MARK_PINNED ^ MARK_LIVE) /* the bit in a live block's word that says so */
 
 static struct small_page *page_of(const struct pool *pool, uint64_t address)
 {
@@ -347,18 +348,16 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
 
     if (!unit)
         return word ? -EINVAL : -ENOENT;
-    const uint64_t bytes = rounded(unit);
+    const uint64_t bytes = rounded(unit), live = word | MARK_PINNED;
     const uint16_t tag = atomic_load_explicit(&unit->tag, memory_order_relaxed);
-    bool pinned;
-    do { /* a pin may be added or removed meanwhile; the block stays live */
-        if (!(word & MARK_LIVE))
+    while (!atomic_compare_exchange_weak(&unit->word, &word, word & PIN ? MARK_BUSY : 0)) {
+        if ((word | PIN) != live) /* more than a pin has come or gone: another thread has freed the block */
             return -EINVAL;
-        pinned = (word & MARK_STATE) == MARK_PINNED;
-    } while (!atomic_compare_exchange_weak(&unit->word, &word, pinned ? MARK_BUSY : 0));
+    }
     if (tag)
         tags_remove(tag, bytes);
     count_free(pool, cache, bytes);
-    if (!pinned) {
+    if (!(word & PIN)) {
         release_block(pool, cache, address, bytes, done);
         return 0;
     }
