@@ -2,11 +2,13 @@
 #include "interpose/refusal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/process.h"
 #include "interpose/base/quote.h"
 #include "interpose/base/sums.h"
 #include "interpose/library.h"
@@ -16,21 +18,59 @@
 #include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
 
-#define INTERVAL_MS 1000
+#define INTERVAL_MS 1000 /* between two lines of one kind */
+#define KIND_SHIFT  40
+#define LINES       64 /* kinds whose last line is known; a power of two */
+#define KEPT        (REFUSAL_GRAPH + 1)
 
-static _Atomic uint64_t last_ms; /* time of the last line; 0: none */
-static atomic_uint silent;       /* refusals since then */
+static _Atomic uint64_t last_lines[LINES]; /* by kind: the kind, and the time of its last line */
+static atomic_uint silent;                 /* refusals that got no line since the last one that did */
 
-/* Returns true if this refusal gets a line; *unsaid is how many before it got none. */
-static bool is_due(unsigned *unsaid)
+/* Returns a number for refusals that look alike: of one card, for the same need (enum refusal_of or KEPT) and
+ * reason, and of the same size up to a factor of two. Never 0. */
+static uint64_t kind_of(int ordinal, unsigned need, enum recording_limit reason, uint64_t bytes)
 {
-    const uint64_t now = clock_ms();
-    uint64_t last = atomic_load(&last_ms);
+    const unsigned size = 64 - (unsigned)__builtin_clzll(bytes | 1);
 
-    if ((last && now - last < INTERVAL_MS) || !atomic_compare_exchange_strong(&last_ms, &last, now)) {
-        atomic_fetch_add(&silent, 1);
-        return false;
-    }
+    if (need == REFUSAL_ASYNC) /* is said in the same words */
+        need = REFUSAL_PROGRAM;
+    return (unsigned)ordinal << 16 | need << 12 | (unsigned)reason << 8 | size;
+}
+
+static void say_rest(void)
+{
+    const unsigned unsaid = process_is_copy() ? 0 : atomic_exchange(&silent, 0);
+
+    if (unsaid)
+        log_error("out of memory: %u more refusals like these", unsaid);
+}
+
+/* Counts a refusal that gets no line. The next line says how many there were, or else the end of the
+ * program. */
+static void count_silent(void)
+{
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+
+    atomic_fetch_add(&silent, 1);
+    if (!atomic_flag_test_and_set(&registered))
+        (void)atexit(say_rest);
+}
+
+/* Returns true if a refusal of this kind gets a line; *unsaid is how many before it got none. */
+static bool is_due(uint64_t kind, unsigned *unsaid)
+{
+    _Atomic uint64_t *line = &last_lines[(kind * UINT64_C(0x9e3779b97f4a7c15) >> 32) % LINES];
+    const uint64_t now = clock_ms();
+    uint64_t last = atomic_load(line);
+
+    do {
+        const uint64_t ms = last & ((UINT64_C(1) << KIND_SHIFT) - 1);
+
+        if (last >> KIND_SHIFT == kind && now - ms < INTERVAL_MS) {
+            count_silent();
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(line, &last, kind << KIND_SHIFT | now));
     *unsaid = atomic_exchange(&silent, 0);
     return true;
 }
@@ -203,7 +243,8 @@ void refusal_say_kept(struct device *device, uint64_t bytes)
     find_apart(device->ordinal, bytes, apart);
     note(device->ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
     ledger_note_refusal(device->ledger, &refusal, apart);
-    if (device_free_bytes(device, &free_bytes) == 0 && bytes <= free_bytes && is_due(&unsaid))
+    if (device_free_bytes(device, &free_bytes) == 0 && bytes <= free_bytes &&
+        is_due(kind_of(device->ordinal, KEPT, RECORDING_LIMIT_CARD, bytes), &unsaid))
         say_kept(device, "asked for", bytes, kept, count_unsaid(unsaid, more));
 }
 
@@ -295,7 +336,9 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
     refusal.job_used = refusal.used + (shares ? used_by_others(device->ledger) : 0);
     const uint64_t on_card = bytes <= refusal.fits ? largest_on_card(device) : UINT64_MAX;
     note_refusal(device, &refusal, on_card);
-    if (!is_due(&unsaid))
+    const enum recording_limit reason =
+        bytes <= refusal.fits ? RECORDING_LIMIT_CARD : (enum recording_limit)refusal.bound;
+    if (!is_due(kind_of(device->ordinal, whose, reason, bytes), &unsaid))
         return;
     count_unsaid(unsaid, more);
     size_format(bytes, asked);

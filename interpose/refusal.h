@@ -1,5 +1,7 @@
-/* refusal: reports why a request was refused: one line on stderr, then at most one per second with a count,
- * and an entry in the ledger for `gpucap why`. Owns no lock. */
+/* refusal: reports why a request was refused: one line on stderr, for refusals that are alike at most one per
+ * second, with a count in the next line or at exit; and an entry in the ledger for `gpucap why`. Owns no
+ * lock.
+ */
 #ifndef GPUCAP_REFUSAL_H
 #define GPUCAP_REFUSAL_H
 

@@ -398,14 +398,16 @@ static void test_the_first_refusal_is_said_with_what_was_asked_and_what_was_ther
 
     TEST_ASSERT_EQUAL_STRING(
         "gpucap: out of memory on device 0: asked for 1G, 832M left of 1G (job's max)\n"
-        "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n",
+        "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n"
+        "gpucap: out of memory: 4 more refusals like these\n",
         r.refusals);
     TEST_ASSERT_EQUAL_INT(0, r.status);
     spawn_result_free(&r);
     r = say("hopeless", "1G", "512M");
     TEST_ASSERT_EQUAL_STRING(
         "gpucap: out of memory on device 0: asked for 1G, 320M left of 512M (each)\n"
-        "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n",
+        "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n"
+        "gpucap: out of memory: 4 more refusals like these\n",
         r.refusals);
     spawn_result_free(&r);
 }
@@ -414,7 +416,7 @@ static void test_a_refusal_names_what_the_others_of_the_job_use(void)
 {
     struct spawn_result r = say("shared", "1G", NULL);
 
-    TEST_ASSERT_EQUAL_INT(2, lines_in(r.refusals));
+    TEST_ASSERT_EQUAL_INT(3, lines_in(r.refusals)); /* the last says how many more there were */
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals,
                                         "\ngpucap:   this process uses 128M, the job's others 640M; see "
                                         "`gpucap why "),

@@ -162,9 +162,13 @@ static bool open_pipes(struct run *r, const struct spawn_options *o, int ends[PI
 
 static bool is_refusal(const char *line)
 {
-    static const char *const begins[] = {
-        "gpucap: out of memory on device ", "gpucap:   this process uses ",   "gpucap:   `gpucap why ",
-        "gpucap:   who held the memory: ",  "gpucap:   who holds the card: ", "gpucap: waiting for "};
+    static const char *const begins[] = {"gpucap: out of memory on device ",
+                                         "gpucap: out of memory: ",
+                                         "gpucap:   this process uses ",
+                                         "gpucap:   `gpucap why ",
+                                         "gpucap:   who held the memory: ",
+                                         "gpucap:   who holds the card: ",
+                                         "gpucap: waiting for "};
 
     for (size_t i = 0; i < sizeof(begins) / sizeof(*begins); i++) {
         if (!strncmp(line, begins[i], strlen(begins[i])))

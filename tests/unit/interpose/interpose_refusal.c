@@ -9,6 +9,7 @@
 #include <unity.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/base/process.h"
 #include "interpose/library.h"
 #include "interpose/pool/pool_apart.h"
 #include "interpose/pool/pools.h"
@@ -29,7 +30,7 @@ static struct fake {
     uint64_t ms;
     uint64_t room, used, short_to_grow, reclaimable, drivers_idle;
     uint64_t free_on_card;
-    bool shares, job_binds, records;
+    bool shares, job_binds, records, is_copy;
     const char *path; /* of the recording; NULL: a short one */
     enum recording_limit kind;
     uint64_t leases, lease, max, kept;
@@ -52,6 +53,20 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     (void)clock;
     *now = (struct timespec){.tv_sec = (time_t)(fake.ms / 1000), .tv_nsec = (long)(fake.ms % 1000) * 1000000};
     return 0;
+}
+
+static void (*at_exit)(void); /* what the module has registered */
+
+int __wrap_atexit(void (*handler)(void));
+int __wrap_atexit(void (*handler)(void))
+{
+    at_exit = handler;
+    return 0;
+}
+
+bool process_is_copy(void)
+{
+    return fake.is_copy;
 }
 
 const struct options *library_options(void)
@@ -287,6 +302,43 @@ static void test_one_line_a_second_with_the_number_of_those_without(void)
     expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n");
 }
 
+static void test_each_kind_of_refusal_has_its_line(void)
+{
+    refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
+    lines[0] = '\0';
+    refusal_say(&device, REFUSAL_PROGRAM, 63 * MIB); /* of the same size up to a factor of two */
+    refusal_say(&device, REFUSAL_ASYNC, 32 * MIB);   /* in the same words */
+    expect_said("");
+    refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
+    expect_said("out of memory on device 0: asked for 64M, 4M left of 512M (max) (and 2 refusals before)\n");
+    refusal_say(&device, REFUSAL_GRAPH, 64 * MIB);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, "on device 0: a graph needs 64M, "), lines);
+    lines[0] = '\0';
+    device.ordinal = 1;
+    refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
+    expect_said("out of memory on device 1: asked for 64M, 4M left of 512M (max)\n");
+    in_ledger();
+    fake.job_binds = true;
+    refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, "on device 1: asked for 64M, "), lines);
+}
+
+static void test_the_number_of_refusals_without_a_line_is_said_at_the_end(void)
+{
+    for (int i = 0; i < 3; i++)
+        refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
+    lines[0] = '\0';
+    TEST_ASSERT_NOT_NULL(at_exit);
+    fake.is_copy = true;
+    at_exit(); /* a forked child says nothing of its parent's */
+    expect_said("");
+    fake.is_copy = false;
+    at_exit();
+    expect_said("out of memory: 2 more refusals like these\n");
+    at_exit();
+    expect_said("");
+}
+
 static void test_names_the_setting_and_its_place(void)
 {
     static const struct {
@@ -507,6 +559,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_one_line_a_second_with_the_number_of_those_without);
+    RUN_TEST(test_each_kind_of_refusal_has_its_line);
+    RUN_TEST(test_the_number_of_refusals_without_a_line_is_said_at_the_end);
     RUN_TEST(test_names_the_setting_and_its_place);
     RUN_TEST(test_without_any_setting_the_whole_card_is_the_limit);
     RUN_TEST(test_in_a_job_says_what_the_others_have);

@@ -72,7 +72,7 @@ target_compile_definitions(interpose_api_calls PRIVATE GPUCAP_VERSION="test")
 interpose_unit(interpose_hooks_graph MODULES hook/hook_graph.c account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
 interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c settings/size.c)
-target_link_options(interpose_refusal PRIVATE -Wl,--wrap=clock_gettime)
+target_link_options(interpose_refusal PRIVATE -Wl,--wrap=clock_gettime,--wrap=atexit)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
 interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c base/process.c)
 interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
