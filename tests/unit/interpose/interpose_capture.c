@@ -9,9 +9,6 @@
 #define ELSE     ((CUcontext)0x200)
 #define CAPTURES 64 /* that have a name */
 
-atomic_bool driver_bound = true;
-struct driver_table driver_entries;
-
 static struct fake {
     CUcontext current;
     int pushed;
@@ -21,11 +18,6 @@ static struct fake {
     CUevent waited_for;
     CUstreamCaptureStatus status;
 } fake;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 /* ---- the test's own driver ---- */
 

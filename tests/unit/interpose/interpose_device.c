@@ -17,15 +17,6 @@
 #define MIB   (UINT64_C(1) << 20)
 #define TOTAL (4096 * MIB)
 
-/* The engine's own table of the driver: the fake is all there is. */
-atomic_bool driver_bound;
-struct driver_table driver_entries;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
-
 static struct options options;
 static char lines[2048]; /* all that was said as an error */
 
@@ -291,7 +282,6 @@ void setUp(void)
                                            .cuCtxGetDevice = get_device,
                                            .cuCtxGetCurrent = get_context,
                                            .cuMemGetInfo_v2 = get_info};
-    atomic_store(&driver_bound, true);
     fake = (struct fake){
         .cards = DEVICE_MAX, .current = -1, .failure = CUDA_ERROR_INVALID_CONTEXT, .max = 1024 * MIB};
     options_init(&options);

@@ -8,15 +8,6 @@
 
 #define POOLS 64
 
-/* The engine's own table of the driver: the fake is all there is. */
-atomic_bool driver_bound;
-struct driver_table driver_entries;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
-
 static struct fake {
     uint64_t reserved, used;
     uint64_t busy;      /* idle bytes with work on them: a trim leaves them */
@@ -125,7 +116,6 @@ void setUp(void)
     driver_entries.cuThreadExchangeStreamCaptureMode = exchange_mode;
     driver_entries.cuDeviceGetMemPool = get_current;
     driver_entries.cuDeviceGetGraphMemAttribute = get_graphs;
-    atomic_store(&driver_bound, true);
     for (int i = 0; i < POOLS; i++)
         pools[i] = (struct fake){0};
     graphs[0] = graphs[1] = 0;

@@ -22,15 +22,6 @@
 #define CHILD ((CUgraph)0x200)
 #define EXEC  ((CUgraphExec)0x300)
 
-/* The engine's own table of the driver: the fake is all there is. */
-atomic_bool driver_bound;
-struct driver_table driver_entries;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
-
 static struct device device;
 
 /* The nodes of GRAPH are 1, 2, ...; a child graph has one node, an allocation. */
@@ -316,7 +307,6 @@ void setUp(void)
                                            .cuGraphExecUpdate_v2 = update,
                                            .cuGraphExecDestroy = destroy,
                                            .cuGraphAddNode = add_node};
-    atomic_store(&driver_bound, true);
     fake = (struct fake){.room = 1024 * MIB};
     memset(&got, 0, sizeof(got));
     node_count = 0;

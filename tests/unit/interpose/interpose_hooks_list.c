@@ -5,20 +5,12 @@
 #include <string.h>
 #include <unity.h>
 
-atomic_bool driver_bound = true;
-struct driver_table driver_entries;
-
 #define HOOK(symbol, type)                                                                                   \
     __asm__(".pushsection .data\n.globl " #symbol "\n" #symbol ": .byte 0\n.popsection\n");
 #define CALL(symbol, type)
 #include "interpose/driver/hooks.def"
 
 static char drivers_places[8];
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 void setUp(void) {}
 

@@ -22,8 +22,7 @@
 
 #define ATTRIBUTE(name) CU_POINTER_ATTRIBUTE_##name
 
-atomic_bool driver_bound = true, memops_synchronous, events_on;
-struct driver_table driver_entries;
+atomic_bool memops_synchronous, events_on;
 _Thread_local uint16_t owner_current;
 _Thread_local uint32_t owner_stack;
 
@@ -46,11 +45,6 @@ static struct fake {
 } fake;
 
 /* ---- the test's own library ---- */
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 bool route_active(void)
 {

@@ -20,8 +20,7 @@
 #define THREAD_KEY 0x800
 #define CARD       4
 
-atomic_bool driver_bound = true, events_on, rebind_pending;
-struct driver_table driver_entries;
+atomic_bool events_on, rebind_pending;
 _Thread_local uintptr_t streams_last, streams_thread = THREAD_KEY;
 _Thread_local uint16_t owner_current = 6;
 _Thread_local uint32_t owner_stack = 7;
@@ -58,11 +57,6 @@ static void happen(char letter)
 }
 
 /* ---- the test's own library ---- */
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 uintptr_t streams_new_key(void)
 {

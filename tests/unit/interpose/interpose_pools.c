@@ -17,15 +17,6 @@
 #define MIB  (UINT64_C(1) << 20)
 #define SPAN (1024 * MIB)
 
-/* The engine's own table of the driver: the fake is all there is. */
-atomic_bool driver_bound;
-struct driver_table driver_entries;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
-
 static const char contexts[128]; /* addresses to be contexts; those from 100 on are green */
 #define CONTEXT(i) ((CUcontext)(uintptr_t)&contexts[i])
 
@@ -287,11 +278,6 @@ uint64_t account_room(struct account *account)
 
 atomic_bool events_on = true;
 
-static void note_event(const struct recording_event *event)
-{
-    got.gone = *event;
-}
-
 struct recording_event *events_slot(void)
 {
     static struct recording_event slot;
@@ -301,7 +287,7 @@ struct recording_event *events_slot(void)
 
 void events_publish(struct recording_event *slot)
 {
-    note_event(slot);
+    got.gone = *slot;
 }
 
 void log_info(const char *format, ...)
@@ -327,7 +313,6 @@ void setUp(void)
                                            .cuCtxPopCurrent_v2 = pop,
                                            .cuMemGetInfo_v2 = get_info,
                                            .cuMemAlloc_v2 = allocate};
-    atomic_store(&driver_bound, true);
     options = (struct options){.pool = true, .deferred = true, .decay = 5, .slack.permille = 30};
     pools_setup(&options);
     fake = (struct fake){.free = 100 * MIB, .grant = true, .admit = true};

@@ -26,8 +26,6 @@
 static atomic_int mode = LIBRARY_ON;
 _Atomic(atomic_int *) library_state = &mode;
 bool library_limited = true;
-atomic_bool driver_bound;
-struct driver_table driver_entries;
 
 /* Addresses. */
 static char hook, drivers, real_look_up, nvmls, nvml_hook, plain, handle_place, driver_place;
@@ -173,11 +171,6 @@ bool driver_bind(const void *symbol)
     TEST_ASSERT_EQUAL_PTR(&drivers, symbol);
     atomic_store(&driver_bound, true);
     return true;
-}
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
 }
 
 enum library_mode library_begin(void)

@@ -24,8 +24,7 @@
 #define EVENTS 32
 #define IDLE   700
 
-atomic_bool driver_bound = true, events_on;
-struct driver_table driver_entries;
+atomic_bool events_on;
 static struct options options = {.group = "nightly"};
 static struct device device = {.ordinal = 1};
 
@@ -59,11 +58,6 @@ int __wrap_atexit(void (*function)(void))
 const struct options *library_options(void)
 {
     return &options;
-}
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
 }
 
 static CUresult get_uuid(CUuuid *uuid, CUdevice ordinal)

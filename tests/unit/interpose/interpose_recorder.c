@@ -489,22 +489,6 @@ static void test_a_file_of_the_program_is_never_written_to(void)
     unlink(other);
 }
 
-static void test_names_of_files(void)
-{
-    char out[RECORDING_WRITE_PATH], expected[128], host[64] = "";
-    static char long_name[RECORDING_WRITE_PATH + 1];
-
-    gethostname(host, sizeof(host) - 1);
-    snprintf(expected, sizeof(expected), "a-%d-%s-%%", (int)getpid(), host);
-    TEST_ASSERT_EQUAL_INT(0, recording_write_name("a-%p-%h-%%", out));
-    TEST_ASSERT_EQUAL_STRING(expected, out);
-    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%s", out));
-    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%", out));
-    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("", out));
-    memset(long_name, 'x', RECORDING_WRITE_PATH);
-    TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, recording_write_name(long_name, out));
-}
-
 /* ---- threads ---- */
 
 #define THREADS 4
@@ -688,7 +672,6 @@ int main(void)
     RUN_TEST(test_only_recordings_are_overwritten);
     RUN_TEST(test_two_processes_do_not_write_one_file);
     RUN_TEST(test_a_file_of_the_program_is_never_written_to);
-    RUN_TEST(test_names_of_files);
     RUN_TEST(test_threads_keep_the_order_of_each_block);
     RUN_TEST(test_events_of_threads_are_in_the_order_of_time);
     RUN_TEST(test_what_a_thread_noted_before_it_ended_is_not_lost);

@@ -13,8 +13,7 @@
 
 #define HANDLE ((void *)&handle_place)
 
-atomic_bool driver_bound, rebind_pending;
-struct driver_table driver_entries;
+atomic_bool rebind_pending;
 void *(*real_dlsym)(void *handle, const char *name);
 void *(*real_dlvsym)(void *handle, const char *name, const char *version);
 
@@ -103,11 +102,6 @@ bool driver_bind(const void *symbol)
 bool driver_owns(const void *address)
 {
     return fake.is_own && address != NULL;
-}
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
 }
 
 void *hooks_find(const char *name)

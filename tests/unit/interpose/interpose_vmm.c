@@ -16,15 +16,6 @@
 #define CARD  3
 #define PAGES 64
 
-/* The engine's own table of the driver: the fake is all there is. */
-atomic_bool driver_bound;
-struct driver_table driver_entries;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
-
 static struct fake {
     int attributes;        /* a bit for each that the card has */
     uint64_t largest_span; /* that can be reserved */
@@ -273,7 +264,6 @@ void setUp(void)
                                            .cuMemsetD8Async = set_bytes,
                                            .cuCtxPushCurrent_v2 = push,
                                            .cuCtxPopCurrent_v2 = pop};
-    atomic_store(&driver_bound, true);
     fake = (struct fake){.attributes = HAS_ALL,
                          .largest_span = VMM_SPAN,
                          .granularity = VMM_PAGE,

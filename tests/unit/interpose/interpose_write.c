@@ -159,6 +159,19 @@ static void test_a_descriptor_that_the_program_has_taken_over_gets_nothing(void)
     unlink(other);
 }
 
+static void test_names_of_files(void)
+{
+    char out[RECORDING_WRITE_PATH], expected[128], host[64] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    snprintf(expected, sizeof(expected), "a-%d-%s-%%", (int)getpid(), host);
+    TEST_ASSERT_EQUAL_INT(0, recording_write_name("a-%p-%h-%%", out));
+    TEST_ASSERT_EQUAL_STRING(expected, out);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%s", out));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("a%", out));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, recording_write_name("", out));
+}
+
 static void test_the_longest_name_fits(void)
 {
     static char name[RECORDING_WRITE_PATH + 1], out[RECORDING_WRITE_PATH];
@@ -181,6 +194,7 @@ int main(void)
     RUN_TEST(test_a_file_that_is_not_ours_stays_as_it_is);
     RUN_TEST(test_links_folders_and_pipes_are_refused);
     RUN_TEST(test_a_descriptor_that_the_program_has_taken_over_gets_nothing);
+    RUN_TEST(test_names_of_files);
     RUN_TEST(test_the_longest_name_fits);
     rmdir(folder);
     return UNITY_END();
