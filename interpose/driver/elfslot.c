@@ -3,10 +3,11 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/futex.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "interpose/driver/elfsym.h"
@@ -22,8 +23,6 @@
 #else
 #error "gpucap knows x86_64 and aarch64"
 #endif
-
-#define MAPS_CHUNK 4096
 
 static bool is_slot(const ElfW(Rela) * relocation, const ElfW(Sym) * symbol)
 {
@@ -83,80 +82,22 @@ static bool in_relro(const struct dl_phdr_info *object, uintptr_t page, uintptr_
     return false;
 }
 
-/* Reads /proc/self/maps piece by piece. */
-struct maps {
-    int file;
-    ssize_t have, at;
-    char text[MAPS_CHUNK];
-};
-
-/* Returns the next character, or -1 at the end. */
-static int next_of(struct maps *maps)
+/* Returns 1 if the word is writable, 0 if not, or a negative errno. The kernel adds 0 to the word, which
+ * fails where a store would fault: reading /proc/self/maps would take longer and need a parser. */
+static int is_writable(void **word)
 {
-    if (maps->at == maps->have) {
-        maps->at = 0;
-        do
-            maps->have = read(maps->file, maps->text, sizeof(maps->text));
-        while (maps->have < 0 && errno == EINTR);
-        if (maps->have <= 0) {
-            maps->have = 0;
-            return -1;
-        }
-    }
-    return (unsigned char)maps->text[maps->at++];
-}
+    const int add_nothing = FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0);
 
-/* Reads a hexadecimal number and the character after it. */
-static uintptr_t number_of(struct maps *maps, int *after)
-{
-    uintptr_t number = 0;
-
-    for (;;) {
-        *after = next_of(maps);
-        if (*after >= '0' && *after <= '9')
-            number = number << 4 | (uintptr_t)(*after - '0');
-        else if (*after >= 'a' && *after <= 'f')
-            number = number << 4 | (uintptr_t)(*after - 'a' + 10);
-        else
-            return number;
-    }
-}
-
-/* Reads one line, such as "7f0000-7f1000 rw-p ...". Returns 1 if it holds the page and is writable, 0 if it
- * holds the page and is not, -EAGAIN if it does not hold the page, -ENOENT at the end. */
-static int line_says(struct maps *maps, uintptr_t page)
-{
-    int c;
-    const uintptr_t start = number_of(maps, &c), end = number_of(maps, &c);
-
-    if (c != ' ')
-        return -ENOENT;
-    next_of(maps); /* r */
-    const bool writable = next_of(maps) == 'w';
-    while (c != '\n' && c != -1)
-        c = next_of(maps);
-    return page >= start && page < end ? writable : -EAGAIN;
-}
-
-/* Returns 1 if the page is writable, 0 if not, or a negative errno. */
-static int is_writable(uintptr_t page)
-{
-    struct maps maps = {.file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC)};
-    int answer;
-
-    if (maps.file < 0)
-        return -errno;
-    while ((answer = line_says(&maps, page)) == -EAGAIN)
-        ;
-    close(maps.file);
-    return answer;
+    if (syscall(SYS_futex, word, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, NULL, word, add_nothing) >= 0)
+        return 1;
+    return errno == EFAULT ? 0 : -errno;
 }
 
 /* Returns 0 if the object is loaded, else -EBUSY or another negative errno. The loader makes its pages
  * read-only all at once when it is done; until then they must stay writable for the loading thread. */
-static int check_complete(uintptr_t page, bool *complete)
+static int check_complete(void **word, bool *complete)
 {
-    const int writable = *complete ? 0 : is_writable(page);
+    const int writable = *complete ? 0 : is_writable(word);
 
     *complete = writable == 0;
     return writable > 0 ? -EBUSY : writable;
@@ -177,7 +118,7 @@ int elfslot_write(const struct dl_phdr_info *object, const struct elfslot *slot,
     const uintptr_t page = (uintptr_t)slot->at & ~(page_bytes - 1);
 
     if (in_relro(object, page, page_bytes)) {
-        const int rc = check_complete(page, complete);
+        const int rc = check_complete(slot->at, complete);
 
         return rc ? rc : write_protected(page, page_bytes, slot, value);
     }
