@@ -51,22 +51,6 @@ static struct objects objects_now(void)
     return now;
 }
 
-static int read_added(struct dl_phdr_info *object, size_t size, void *argument)
-{
-    (void)size;
-    *(unsigned long long *)argument = object->dlpi_adds;
-    return 1;
-}
-
-/* Returns how many objects were ever added. */
-static unsigned long long objects_added(void)
-{
-    unsigned long long added = 0;
-
-    dl_iterate_phdr(read_added, &added);
-    return added;
-}
-
 /* ---- which slots lead past us ---- */
 
 /* Functions that we hook and that are not the driver's. */
@@ -305,13 +289,13 @@ static void expect_deep(const char *file)
 
 void rebind_pending_now(void)
 {
-    const unsigned long long added = objects_added();
+    struct objects now = objects_now();
 
-    if (atomic_exchange(&pending_added, added) == added)
+    if (atomic_exchange(&pending_added, now.added) == now.added)
         return;
     if (!atomic_load(&driver_bound))
         bind_loaded_driver(); /* only a look-up gets here unbound, and it waits for the loader anyway */
-    const struct objects now = objects_now();
+    now = objects_now();
     struct scan scan = {.first = first_new(&pending_since, &now)};
     fill_targets(&scan, NULL);
     walk(&scan);

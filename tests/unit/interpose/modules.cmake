@@ -89,8 +89,8 @@ interpose_unit(interpose_stacks MODULES see/stacks.c base/lock.c base/process.c)
 interpose_unit(interpose_events MODULES see/events.c base/lock.c base/process.c)
 target_link_options(interpose_events PRIVATE -Wl,--wrap=syscall -Wl,--wrap=pthread_setspecific)
 interpose_unit(interpose_base MODULES base/lock.c base/process.c base/thread.c)
-target_link_options(interpose_base PRIVATE -Wl,--wrap=pthread_create -Wl,--wrap=pthread_mutex_timedlock -Wl,--wrap=madvise
-  -Wl,--wrap=getpid)
+target_link_options(interpose_base PRIVATE -Wl,--wrap=pthread_create -Wl,--wrap=pthread_detach -Wl,--wrap=pthread_mutex_timedlock
+  -Wl,--wrap=madvise -Wl,--wrap=getpid)
 interpose_unit(interpose_write MODULES see/recording_write.c)
 target_link_libraries(interpose_write PRIVATE gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
