@@ -137,26 +137,31 @@ static void test_all_calls_from_one_on_may_fail(void)
     play_all(scenes, sizeof(scenes) / sizeof(*scenes));
 }
 
-static bool take_any(void *owner, uint64_t bytes)
+static uint64_t charged;
+
+static bool charge(void *owner, uint64_t bytes)
 {
-    (void)owner, (void)bytes;
+    (void)owner;
+    charged += bytes;
     return true;
 }
 
-static void settle_any(void *owner, uint64_t bytes, bool success)
+static void settle_charge(void *owner, uint64_t bytes, bool success)
 {
-    (void)owner, (void)bytes, (void)success;
+    (void)owner;
+    charged -= success ? 0 : bytes;
 }
 
-static void give_any(void *owner, uint64_t bytes)
+static void give_charge(void *owner, uint64_t bytes)
 {
-    (void)owner, (void)bytes;
+    (void)owner;
+    charged -= bytes;
 }
 
-/* A pool that cannot be opened leaves nothing behind. */
+/* A pool that cannot be opened leaves nothing behind, also on the account. */
 static void open_fails(void)
 {
-    const struct pool_budget any = {.take = take_any, .settle = settle_any, .give = give_any};
+    const struct pool_budget any = {.take = charge, .settle = settle_charge, .give = give_charge};
     struct pool pool;
 
     for (uint64_t nth = 1;; nth++) {
@@ -165,9 +170,11 @@ static void open_fails(void)
         const int rc = pool_open(&pool, FAKE_CONTEXT, 0, &any, 0);
         const bool failed = fake_failed() > 0;
         CHECK(rc == 0 || failed);
+        CHECK(charged == fake_physical());
         if (rc == 0)
             pool_close(&pool, true);
         fake_end();
+        CHECK(charged == 0);
         if (!failed)
             break;
     }

@@ -1,6 +1,7 @@
 /* What a pool says of itself: figures, tags, and which blocks are live. Each case is a process of its own, as
  * in engine_pool.c. */
 #include "interpose/pool/pool_pending.h"
+#include "interpose/see/events.h"
 #include "interpose/see/tags.h"
 #include "tests/unit/interpose/engine_model.h"
 
@@ -153,8 +154,14 @@ static uint64_t tagged(void)
 }
 
 /* Large blocks, those that a thread keeps, and small ones. */
-static const uint64_t sizes[] = {4 * MIB, MIB, 1024};
+static const uint64_t sizes[] = {4 * MIB - 100, MIB - 100, 1024 - 100};
 #define SIZES 3
+
+/* A block counts as what it takes. */
+static uint64_t taken(int i)
+{
+    return sizes[i] + 100;
+}
 
 /* Each size is freed and handed out again, with the tag and without. */
 static void tags(void)
@@ -166,7 +173,7 @@ static void tags(void)
         for (int again = 0; again < 3; again++) {
             CHECK(tags_set("tag"));
             CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
-            CHECK(tagged() == sizes[i]);
+            CHECK(tagged() == taken(i));
             CHECK(pool_free(&model.pool, address, true) == 0 && tagged() == 0);
             CHECK(tags_set(NULL));
             CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0 && tagged() == 0);
@@ -176,7 +183,7 @@ static void tags(void)
     CHECK(tags_set("tag"));
     for (int i = 0; i < SIZES; i++) {
         CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
-        all += sizes[i];
+        all += taken(i);
     }
     CHECK(tagged() == all);
     pool_close(&model.pool, true); /* a context ends with its blocks */
@@ -260,6 +267,65 @@ static void test_each_peer_keeps_its_own_count(void)
     TEST_ASSERT_TRUE(fake_child(peers));
 }
 
+/* What a recording was told by events of one type. */
+struct told {
+    uint64_t events, bytes, other; /* other: of the last */
+};
+
+static struct told told(enum recording_type type, int card)
+{
+    static struct events_reader readers[EVENTS_THREADS];
+    struct told all = {0};
+
+    CHECK(events_begin(readers) == 1);
+    for (uint64_t at = readers[0].at; at < readers[0].end; at++) {
+        const struct recording_event *event = &readers[0].slots[at % EVENTS_RING];
+
+        if (event->head.type != type)
+            continue;
+        CHECK(event->device == card);
+        all.events++;
+        all.bytes += event->bytes;
+        all.other = event->other;
+    }
+    return all;
+}
+
+static void is_told(enum recording_type type, uint64_t events, uint64_t bytes, uint64_t other)
+{
+    const struct told all = told(type, 3);
+
+    CHECK(all.events == events && all.bytes == bytes && all.other == other);
+}
+
+/* Two free blocks of eight chunks together become one. */
+static void recorded(void)
+{
+    model_open(&model, 40 * MIB, 40 * MIB);
+    model.pool.ordinal = 3;
+    events_switch(true);
+    for (int i = 0; i < 5; i++)
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+    is_told(RECORDING_GROW, 20, 40 * MIB, 40 * MIB);
+    model_free(&model, 0, true);
+    model_free(&model, 1, true);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    is_told(RECORDING_STITCH, 1, 16 * MIB, 8);
+    while (model.count)
+        model_free(&model, 0, true);
+    CHECK(pool_trim(&model.pool, 8 * MIB) == 8 * MIB);
+    is_told(RECORDING_GROW, 20, 40 * MIB, 40 * MIB);
+    is_told(RECORDING_TRIM, 4, 8 * MIB, 32 * MIB);
+    CHECK(pool_held_on(3) == 32 * MIB && pool_held_on(0) == 0);
+    events_switch(false);
+    model_close(&model);
+}
+
+static void test_a_recording_is_told_what_the_pool_takes_moves_and_gives_back(void)
+{
+    TEST_ASSERT_TRUE(fake_child(recorded));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -273,5 +339,6 @@ int main(void)
     RUN_TEST(test_blocks_that_a_thread_keeps_are_not_live);
     RUN_TEST(test_blocks_that_a_thread_keeps_count_in_the_peak);
     RUN_TEST(test_each_peer_keeps_its_own_count);
+    RUN_TEST(test_a_recording_is_told_what_the_pool_takes_moves_and_gives_back);
     return UNITY_END();
 }

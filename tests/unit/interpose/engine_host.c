@@ -7,6 +7,7 @@
 #include <unity.h>
 
 #include "interpose/pool/cache.h"
+#include "interpose/pool/capture.h"
 
 #define LIMIT   (128 * MIB)
 #define BLOCKS  600
@@ -145,6 +146,33 @@ static void test_without_any_host_memory_requests_are_refused_and_nothing_breaks
     TEST_ASSERT_TRUE(fake_child(none_at_all));
 }
 
+/* A capture that begins asks every fence that there is. */
+static void opened_without_memory(void)
+{
+    const struct pool_budget counted = {
+        .owner = &budget, .take = owners_take, .settle = owners_settle, .give = owners_give};
+    int rc = -1;
+
+    fake_start(LIMIT);
+    atomic_store(&budget.limit, LIMIT);
+    for (uint64_t nth = 2; rc; nth++) { /* the first call is of the fake driver */
+        fail(nth);
+        rc = pool_open(&pool, FAKE_CONTEXT, 0, &counted, 20);
+        CHECK(rc == 0 || atomic_load(&failed) > 0);
+        CHECK(fake_physical() == 0 && atomic_load(&budget.used) == 0);
+    }
+    fail(0);
+    capture_begin(FAKE_CAPTURE, streams_thread_key(), FAKE_CONTEXT);
+    capture_end(FAKE_CAPTURE, streams_thread_key());
+    pool_close(&pool, true);
+    fake_end();
+}
+
+static void test_a_pool_for_which_there_is_no_host_memory_leaves_nothing(void)
+{
+    TEST_ASSERT_TRUE(fake_child(opened_without_memory));
+}
+
 static pthread_barrier_t all_here;
 
 /* More than a thread keeps by itself, so that the heap is asked. */
@@ -198,6 +226,7 @@ static void test_a_thread_that_can_have_no_cache_can_free(void)
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_a_pool_for_which_there_is_no_host_memory_leaves_nothing);
     RUN_TEST(test_any_mmap_may_fail);
     RUN_TEST(test_without_any_host_memory_requests_are_refused_and_nothing_breaks);
     RUN_TEST(test_a_thread_that_can_have_no_cache_can_free);

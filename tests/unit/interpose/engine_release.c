@@ -247,6 +247,30 @@ static void test_a_new_block_is_not_synchronous_because_the_last_one_was(void)
     TEST_ASSERT_TRUE(fake_child(synchronous_once));
 }
 
+/* A chunk that goes back with its exposed block leaves a place that the next block gets. */
+static void exposed_once(void)
+{
+    static const uint64_t sizes[] = {1000, 100000, MIB, 8 * MIB};
+    uint64_t address, after;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0 && pool_expose(&model.pool, address) == 0);
+        CHECK(pool_free(&model.pool, address, true) == 0);
+        CHECK(pool_alloc(&model.pool, sizes[i], &after) == 0 && (after == address || i == 0));
+        const uint64_t held = fake_physical();
+        CHECK(pool_free(&model.pool, after, true) == 0 && fake_physical() == held);
+        pool_trim(&model.pool, UINT64_MAX);
+    }
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
+static void test_a_new_block_is_not_exposed_because_the_last_one_was(void)
+{
+    TEST_ASSERT_TRUE(fake_child(exposed_once));
+}
+
 static void ends(void)
 {
     static const uint64_t sizes[] = {1000, 100000, 3 * MIB - 100, 8 * MIB};
@@ -611,6 +635,7 @@ int main(void)
     RUN_TEST(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
     RUN_TEST(test_a_new_block_is_not_synchronous_because_the_last_one_was);
+    RUN_TEST(test_a_new_block_is_not_exposed_because_the_last_one_was);
     RUN_TEST(test_the_byte_behind_a_block_is_not_its_own);
     RUN_TEST(test_what_was_in_use_since_the_last_look_is_not_idle);
     RUN_TEST(test_the_high_mark_is_a_share_of_what_is_held);

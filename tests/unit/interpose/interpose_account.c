@@ -476,6 +476,21 @@ static void test_without_a_measurement_the_books_and_a_guess_are_the_limit(void)
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
 }
 
+static void test_without_a_measurement_only_growth_that_lasts_is_counted(void)
+{
+    const uint64_t room = LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS;
+
+    atomic_store(&blind_every, 1);
+    TEST_ASSERT_TRUE(account_grow_begin(&account, 4 * PAGE));
+    account_grow_end(&account, 4 * PAGE, false);
+    TEST_ASSERT_EQUAL_UINT64(room, account_view(&account).room);
+    TEST_ASSERT_TRUE(account_grow_begin(&account, 4 * PAGE));
+    account_grow_end(&account, 4 * PAGE, true);
+    TEST_ASSERT_EQUAL_UINT64(room - 4 * PAGE, account_view(&account).room);
+    account_forget_growth(&account, 5 * PAGE);
+    TEST_ASSERT_EQUAL_UINT64(room, account_view(&account).room);
+}
+
 static void test_without_a_measurement_no_context_is_counted_before_there_is_one(void)
 {
     static atomic_bool present;
@@ -656,6 +671,7 @@ int main(void)
     RUN_TEST(test_growth_during_a_measurement_is_measured_before_the_next_grant);
     RUN_TEST(test_the_driver_may_use_the_reserve_and_no_more);
     RUN_TEST(test_without_a_measurement_the_books_and_a_guess_are_the_limit);
+    RUN_TEST(test_without_a_measurement_only_growth_that_lasts_is_counted);
     RUN_TEST(test_without_a_measurement_no_context_is_counted_before_there_is_one);
     RUN_TEST(test_without_a_measurement_growth_of_a_pool_beside_the_question_counts);
     RUN_TEST(test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by);

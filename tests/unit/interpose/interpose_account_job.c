@@ -82,6 +82,14 @@ static void test_only_what_is_leased_is_promised(void)
     account_forget_promise(&account, PAGE);
 }
 
+static void test_a_process_has_no_more_room_than_its_own_limit_leaves(void)
+{
+    account_set_limit(&account, BUDGET / 2);
+    TEST_ASSERT_EQUAL_UINT64(BUDGET / 2 - RESERVE - CONTEXT, account_view(&account).room);
+    account_set_limit(&account, 2 * BUDGET);
+    TEST_ASSERT_EQUAL_UINT64(BUDGET - RESERVE - CONTEXT, account_view(&account).room);
+}
+
 static void test_what_the_driver_takes_by_itself_is_leased(void)
 {
     account_view(&account);
@@ -188,6 +196,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_only_what_is_leased_is_promised);
+    RUN_TEST(test_a_process_has_no_more_room_than_its_own_limit_leaves);
     RUN_TEST(test_what_the_driver_takes_by_itself_is_leased);
     RUN_TEST(test_freed_memory_is_not_published_as_used);
     RUN_TEST(test_beside_guarantees_nothing_is_promised_and_no_claim_is_left);

@@ -1,0 +1,669 @@
+/* route: how a request is granted, settled, refused and freed, on two cards, with the real account and the
+ * real table of blocks. The driver, the pools and the other processes are the test's own. */
+#include "interpose/route.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unity.h>
+
+#include "interpose/account/limit.h"
+#include "interpose/account/mappings.h"
+#include "interpose/library.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/refusal.h"
+#include "interpose/settings/log.h"
+
+#define CARDS   2
+#define PAGE    LIMIT_PAGE
+#define LIMIT   (100 * PAGE)
+#define RESERVE (4 * PAGE)
+#define CONTEXT (6 * PAGE)
+#define ROOM    (LIMIT - RESERVE - CONTEXT)
+#define HERE    ((CUcontext)0x100)
+#define POOL    ((CUmemoryPool)0x200)
+#define STREAM  ((CUstream)0x300)
+#define MAPPED  (UINT64_C(1) << 40) /* an address */
+
+static struct device cards[CARDS];
+static struct fake {
+    CUdevice current;             /* card of the current context; -1: no context */
+    CUdevice stream_card;         /* of STREAM */
+    CUdevice pool_card;           /* of POOL */
+    int find;                     /* what device_find returns */
+    bool limited[CARDS];          /* others have no limit */
+    bool guarded[CARDS];          /* other jobs have a min there */
+    bool only;                    /* the program sees one card */
+    bool captures;                /* STREAM captures */
+    bool old_driver;              /* cannot tell a stream's card */
+    CUresult may_allocate;        /* the driver's answer to a request that never fits */
+    uint64_t truth[CARDS];        /* used, by the driver */
+    uint64_t idle[CARDS];         /* of that, in our pools */
+    uint64_t pool_idle, reserved; /* of the driver's pool */
+    uint64_t lent;                /* the next lend_more frees so much on card 0 */
+    uint64_t admits;              /* admissions that succeed */
+} fake;
+static struct got {
+    int probes, refusals, kept, loans, ends, freed[CARDS], freed_somewhere, pushed, maps;
+    struct device *refused_on;
+    enum refusal_of whose;
+    uint64_t refused;
+    uint64_t admitted[CARDS];
+} got;
+
+/* ---- the rest of the library ---- */
+
+atomic_bool driver_bound = true;
+struct driver_table driver_entries;
+static atomic_int mode = LIBRARY_ON;
+_Atomic(atomic_int *) library_state = &mode;
+bool library_limited = true;
+_Atomic uint64_t pool_given_back;
+
+struct driver_table *driver_bind_now(void)
+{
+    return &driver_entries;
+}
+
+enum library_mode library_begin(void)
+{
+    return LIBRARY_ON;
+}
+
+void log_error(const char *format, ...)
+{
+    (void)format;
+}
+
+void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+    got.maps++;
+    return __real_mmap(address, bytes, protection, flags, fd, offset);
+}
+
+int device_find(CUdevice ordinal, struct device **device)
+{
+    TEST_ASSERT_TRUE(ordinal >= 0 && ordinal < CARDS);
+    *device = fake.find == 0 && fake.limited[ordinal] ? &cards[ordinal] : NULL;
+    return fake.find;
+}
+
+int device_find_current(struct device **device)
+{
+    *device = NULL;
+    return fake.current < 0 ? -ENXIO : device_find(fake.current, device);
+}
+
+bool device_only(CUdevice *ordinal)
+{
+    *ordinal = 0;
+    return fake.only;
+}
+
+struct device *device_get(CUdevice ordinal)
+{
+    return fake.limited[ordinal] ? &cards[ordinal] : NULL;
+}
+
+struct device *device_guarded(CUdevice ordinal)
+{
+    return fake.guarded[ordinal] ? &cards[ordinal] : NULL;
+}
+
+struct device *device_guarded_current(void)
+{
+    return device_guarded(fake.current);
+}
+
+bool device_any_guarded(void)
+{
+    return fake.guarded[0] || fake.guarded[1];
+}
+
+bool device_admit(struct device *device, uint64_t bytes)
+{
+    if (fake.admits == 0)
+        return false;
+    fake.admits--;
+    got.admitted[device->ordinal] += bytes;
+    return true;
+}
+
+void device_end_admission(struct device *device, uint64_t bytes)
+{
+    got.admitted[device->ordinal] -= bytes;
+}
+
+uint64_t pools_idle_on(CUdevice ordinal)
+{
+    return fake.idle[ordinal];
+}
+
+uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
+{
+    const uint64_t given = bytes < fake.idle[ordinal] ? bytes : fake.idle[ordinal];
+
+    if (given) {
+        fake.idle[ordinal] -= given;
+        fake.truth[ordinal] -= given;
+        account_give(&cards[ordinal].account, given, false);
+        atomic_fetch_add(&pool_given_back, 1);
+    }
+    return given;
+}
+
+struct pool *pools_current_if_open(void)
+{
+    return NULL;
+}
+
+void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument)
+{
+    (void)visit, (void)argument;
+}
+
+int pool_wait(struct pool *pool, bool *more)
+{
+    (void)pool, (void)more;
+    return -ENOENT;
+}
+
+bool fence_done(struct fence *fence, uint64_t epoch)
+{
+    (void)fence, (void)epoch;
+    return true;
+}
+
+CUcontext pools_owner_if_green(CUcontext context)
+{
+    return context;
+}
+
+bool capture_any(void)
+{
+    return fake.captures;
+}
+
+bool capture_takes(CUstream stream)
+{
+    return fake.captures && stream == STREAM;
+}
+
+bool lend_more(struct loan *loan)
+{
+    TEST_ASSERT_NOT_NULL(loan->device);
+    if (fake.lent == 0)
+        return false;
+    fake.truth[loan->device->ordinal] -= fake.lent;
+    account_give(&loan->device->account, fake.lent, false);
+    fake.lent = 0;
+    got.loans++;
+    return true;
+}
+
+void lend_end(const struct loan *loan)
+{
+    (void)loan;
+    got.ends++;
+}
+
+bool lend_on_card(CUdevice ordinal, uint64_t bytes)
+{
+    (void)ordinal, (void)bytes;
+    return false;
+}
+
+bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
+{
+    (void)wait, (void)ordinal, (void)bytes;
+    return false;
+}
+
+void lend_freed(struct device *device)
+{
+    got.freed[device->ordinal]++;
+}
+
+void lend_freed_somewhere(void)
+{
+    got.freed_somewhere++;
+}
+
+void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
+{
+    got.refusals++;
+    got.refused_on = device;
+    got.whose = whose;
+    got.refused = bytes;
+}
+
+void refusal_say_kept(struct device *device, uint64_t bytes)
+{
+    got.kept++;
+    got.refused_on = device;
+    got.refused = bytes;
+}
+
+bool drivers_pools_trim(CUdevice ordinal)
+{
+    (void)ordinal;
+    return false;
+}
+
+CUdevice drivers_pools_card(CUmemoryPool pool)
+{
+    return pool == POOL ? fake.pool_card : DRIVERS_POOLS_UNKNOWN;
+}
+
+struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
+{
+    (void)ordinal;
+    return (struct drivers_pool *)pool;
+}
+
+uint64_t drivers_pools_growth(struct drivers_pool *pool)
+{
+    (void)pool;
+    return 0;
+}
+
+uint64_t drivers_pools_reserved(struct drivers_pool *pool)
+{
+    (void)pool;
+    return fake.reserved;
+}
+
+uint64_t drivers_pools_idle(struct drivers_pool *pool)
+{
+    (void)pool;
+    return fake.pool_idle;
+}
+
+/* ---- the driver ---- */
+
+static int measure(void *card, uint64_t *bytes)
+{
+    *bytes = fake.truth[((struct device *)card)->ordinal];
+    return 0;
+}
+
+static CUresult probe(CUdeviceptr *address, size_t bytes)
+{
+    TEST_ASSERT_EQUAL_UINT64(NEVER_FITS, bytes);
+    *address = 0;
+    got.probes++;
+    return fake.may_allocate;
+}
+
+static CUresult current_context(CUcontext *context)
+{
+    *context = fake.current < 0 ? NULL : HERE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult current_card(CUdevice *ordinal)
+{
+    *ordinal = fake.current;
+    return fake.current < 0 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+static CUresult card_of_stream(CUstream stream, CUdevice *ordinal)
+{
+    TEST_ASSERT_EQUAL_PTR(STREAM, stream);
+    *ordinal = fake.stream_card;
+    return fake.old_driver ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+/* A context of the fake is the number of its card. */
+static CUresult context_of_stream(CUstream stream, CUcontext *context)
+{
+    TEST_ASSERT_EQUAL_PTR(STREAM, stream);
+    *context = (CUcontext)(uintptr_t)(fake.stream_card + 1);
+    return CUDA_SUCCESS;
+}
+
+static CUdevice below;
+
+static CUresult push(CUcontext context)
+{
+    got.pushed++;
+    below = fake.current;
+    fake.current = (CUdevice)(uintptr_t)context - 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+    got.pushed--;
+    *context = (CUcontext)(uintptr_t)(fake.current + 1);
+    fake.current = below;
+    return CUDA_SUCCESS;
+}
+
+static CUresult current_pool(CUmemoryPool *pool, CUdevice ordinal)
+{
+    (void)ordinal;
+    *pool = (CUmemoryPool)0x201;
+    return CUDA_SUCCESS;
+}
+
+static CUresult memory_info(size_t *free_bytes, size_t *total)
+{
+    *total = LIMIT;
+    *free_bytes = LIMIT - fake.truth[fake.current];
+    return CUDA_SUCCESS;
+}
+
+static CUresult query(CUstream stream)
+{
+    (void)stream;
+    return CUDA_SUCCESS;
+}
+
+void setUp(void)
+{
+    fake = (struct fake){.limited = {true, true}, .pool_card = 1, .stream_card = 1};
+    fake.may_allocate = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < CARDS; i++) {
+        memset(&cards[i], 0, sizeof(cards[i]));
+        cards[i].ordinal = i;
+        fake.truth[i] = CONTEXT;
+        account_init(&cards[i].account, LIMIT, RESERVE, measure, &cards[i]);
+    }
+    driver.cuMemAlloc_v2 = probe;
+    driver.cuCtxGetCurrent = current_context;
+    driver.cuCtxGetDevice = current_card;
+    driver.cuStreamGetDevice = card_of_stream;
+    driver.cuStreamGetCtx = context_of_stream;
+    driver.cuCtxPushCurrent_v2 = push;
+    driver.cuCtxPopCurrent_v2 = pop;
+    driver.cuDeviceGetMemPool = current_pool;
+    driver.cuStreamQuery = query;
+    driver.cuMemGetInfo_v2 = memory_info;
+    got = (struct got){0};
+    atomic_store(&mode, LIBRARY_ON);
+}
+
+/* After each test the thread can be cancelled as before, and no context of ours is current. */
+void tearDown(void)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_ENABLE, state);
+    TEST_ASSERT_EQUAL_INT(0, got.pushed);
+    TEST_ASSERT_EQUAL_UINT64(0, got.admitted[0] + got.admitted[1]);
+    TEST_ASSERT_NULL(blocks_check());
+    blocks_clear();
+    mappings_clear();
+}
+
+/* ---- steps ---- */
+
+static CUresult take_on(CUdevice card, enum blocks_kind kind, uint64_t bytes, uint64_t key, CUresult answer)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter_on(&ticket, kind, bytes, card);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (answer == CUDA_SUCCESS)
+        fake.truth[card] += limit_round(bytes);
+    return route_leave(&ticket, answer, key);
+}
+
+static CUresult take(enum blocks_kind kind, uint64_t bytes, uint64_t key)
+{
+    struct route_ticket ticket;
+    CUresult result = route_enter(&ticket, kind, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (ticket.device)
+        fake.truth[ticket.device->ordinal] += limit_round(bytes);
+    return route_leave(&ticket, CUDA_SUCCESS, key);
+}
+
+static void release(CUdevice card, enum blocks_kind kind, uint64_t bytes, uint64_t key, CUresult answer)
+{
+    const struct route_release freed = route_free_begin(kind, key);
+
+    if (answer == CUDA_SUCCESS)
+        fake.truth[card] -= limit_round(bytes);
+    TEST_ASSERT_EQUAL_INT(answer, route_free_end(&freed, answer));
+}
+
+static uint64_t charged(int card)
+{
+    return account_glance(&cards[card].account).charged;
+}
+
+static CUresult take_async(uint64_t bytes, CUmemoryPool pool, CUstream stream, CUdevice *card)
+{
+    struct route_ticket ticket;
+    const CUresult result = route_enter_async(&ticket, bytes, pool, stream);
+
+    *card = result == CUDA_SUCCESS ? route_card_of(&ticket) : ROUTE_CURRENT;
+    return result == CUDA_SUCCESS ? route_leave(&ticket, result, 0x9000) : result;
+}
+
+/* ---- promises ---- */
+
+static void test_a_request_is_charged_to_its_card_until_it_is_freed(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE + 1, 7, CUDA_SUCCESS));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 7)); /* handles are apart from arrays */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_MANAGED, PAGE, 8));
+    TEST_ASSERT_EQUAL_UINT64(2 * PAGE, charged(1));
+    TEST_ASSERT_EQUAL_UINT64(2 * PAGE, charged(0));
+    TEST_ASSERT_EQUAL_UINT64(PAGE, cards[0].account.hidden);
+    release(1, BLOCKS_HANDLE, PAGE + 1, 7, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(0, charged(1));
+    TEST_ASSERT_EQUAL_INT(1, got.freed[1]);
+    TEST_ASSERT_EQUAL_INT(0, got.freed[0]);
+    release(0, BLOCKS_LINEAR, PAGE, 8, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(0, cards[0].account.hidden);
+    release(0, BLOCKS_ARRAY, PAGE, 7, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(0, charged(0));
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+    release(0, BLOCKS_ARRAY, 0, 7, CUDA_ERROR_INVALID_VALUE); /* nobody's */
+    TEST_ASSERT_EQUAL_INT(0, got.freed_somewhere);
+    release(0, BLOCKS_LINEAR, 0, 0x9000, CUDA_SUCCESS); /* of the driver's pool */
+    TEST_ASSERT_EQUAL_INT(1, got.freed_somewhere);
+}
+
+static void test_the_limit_is_taken_to_the_last_page_and_no_further(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, ROOM - PAGE, 1));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, PAGE + 1, 2));
+    TEST_ASSERT_EQUAL_INT(1, got.refusals);
+    TEST_ASSERT_EQUAL_PTR(&cards[0], got.refused_on);
+    TEST_ASSERT_EQUAL_INT(REFUSAL_PROGRAM, got.whose);
+    TEST_ASSERT_EQUAL_UINT64(PAGE + 1, got.refused);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 2));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, 1, 3));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, UINT64_MAX, 3));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, ROOM, 3, CUDA_SUCCESS));
+}
+
+/* A program that may not allocate gets the driver's own error; handles and pools need no context. */
+static void test_a_refusal_has_the_drivers_own_error(void)
+{
+    CUdevice card;
+
+    fake.may_allocate = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, take(BLOCKS_ARRAY, LIMIT, 1));
+    TEST_ASSERT_EQUAL_INT(1, got.probes);
+    TEST_ASSERT_EQUAL_INT(0, got.refusals);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_on(0, BLOCKS_HANDLE, LIMIT, 1, CUDA_SUCCESS));
+    TEST_ASSERT_EQUAL_INT(REFUSAL_PROGRAM, got.whose);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_async(LIMIT, POOL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(REFUSAL_ASYNC, got.whose);
+    TEST_ASSERT_EQUAL_PTR(&cards[1], got.refused_on);
+    TEST_ASSERT_EQUAL_INT(1, got.probes);
+    fake.may_allocate = CUDA_SUCCESS; /* a driver that grants it */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, LIMIT, 1));
+}
+
+static void test_refusals_leave_nothing_behind(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, ROOM, 1));
+    const int maps = got.maps;
+    for (int i = 0; i < 5000; i++)
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, PAGE, 2));
+    for (int i = 0; i < 5000; i++)
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNKNOWN, take_on(1, BLOCKS_HANDLE, PAGE, 2, CUDA_ERROR_UNKNOWN));
+    TEST_ASSERT_EQUAL_INT(maps, got.maps); /* the table has not grown */
+    TEST_ASSERT_EQUAL_UINT64(1, blocks_count());
+    TEST_ASSERT_EQUAL_UINT64(0, charged(1));
+    TEST_ASSERT_EQUAL_UINT64(ROOM, account_view(&cards[1].account).room);
+    release(0, BLOCKS_ARRAY, ROOM, 1, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, ROOM, 2));
+}
+
+static void test_a_free_that_the_driver_refuses_keeps_the_block(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 1));
+    release(0, BLOCKS_ARRAY, 0, 1, CUDA_ERROR_LAUNCH_FAILED);
+    TEST_ASSERT_EQUAL_UINT64(PAGE, charged(0));
+    TEST_ASSERT_EQUAL_UINT64(1, blocks_count());
+    release(0, BLOCKS_ARRAY, 0, 1, CUDA_ERROR_DEINITIALIZED); /* the driver has ended, and its memory too */
+    TEST_ASSERT_EQUAL_UINT64(0, charged(0));
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+}
+
+static void test_a_handle_is_charged_until_its_last_hold_and_mapping_end(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 5, CUDA_SUCCESS));
+    route_mapped(MAPPED, PAGE, 5);
+    route_retained(5);
+    release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
+    release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+    TEST_ASSERT_EQUAL_UINT64(PAGE, charged(1));
+    route_retained(5); /* found again by its address */
+    TEST_ASSERT_EQUAL_UINT64(1, blocks_count());
+    release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
+    route_unmapped(MAPPED - PAGE, PAGE); /* the range before it */
+    TEST_ASSERT_EQUAL_UINT64(PAGE, charged(1));
+    route_unmapped(MAPPED, PAGE);
+    TEST_ASSERT_EQUAL_UINT64(0, charged(1));
+    TEST_ASSERT_EQUAL_INT(1, got.freed[1]);
+}
+
+/* Idle memory that is just enough goes back; less than that stays. */
+static void test_idle_memory_goes_back_if_it_is_enough(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, ROOM, 1));
+    fake.idle[0] = fake.idle[1] = 2 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, 3 * PAGE, 2));
+    TEST_ASSERT_EQUAL_UINT64(2 * PAGE, fake.idle[0]);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * PAGE, 2));
+    TEST_ASSERT_EQUAL_UINT64(0, fake.idle[0]);
+    TEST_ASSERT_EQUAL_UINT64(2 * PAGE, fake.idle[1]);
+}
+
+static void test_memory_of_other_processes_is_borrowed_before_a_refusal(void)
+{
+    CUdevice card;
+
+    fake.stream_card = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, ROOM, 1));
+    fake.lent = PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 2));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, PAGE, 3));
+    fake.lent = LIMIT_STEP;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(2, got.loans);
+    TEST_ASSERT_EQUAL_INT(3, got.ends);
+}
+
+/* A process without a limit on a card where another job has a min. */
+static void test_an_admission_ends_with_the_drivers_answer(void)
+{
+    CUdevice card;
+
+    fake.limited[0] = false;
+    fake.guarded[0] = true;
+    fake.admits = 3;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 1));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(0, BLOCKS_HANDLE, PAGE, 1, CUDA_SUCCESS));
+    fake.stream_card = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+    TEST_ASSERT_EQUAL_UINT64(0, fake.admits);
+    TEST_ASSERT_EQUAL_UINT64(0, got.admitted[0]);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, PAGE, 2));
+    TEST_ASSERT_EQUAL_INT(1, got.kept);
+    fake.pool_idle = PAGE; /* its pool need not grow */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_async(PAGE + 1, NULL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 2, CUDA_SUCCESS)); /* has a limit */
+}
+
+static void test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream(void)
+{
+    CUdevice card;
+
+    fake.stream_card = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(1, card); /* the pool's */
+    fake.stream_card = 1;
+    for (int i = 0; i < 2; i++) {
+        fake.old_driver = i;
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+        TEST_ASSERT_EQUAL_INT(1, card);
+        TEST_ASSERT_EQUAL_INT(0, fake.current);
+    }
+    for (int i = 0; i < 3; i++) {
+        static const CUstream defaults[] = {NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, defaults[i], &card));
+        TEST_ASSERT_EQUAL_INT(0, card); /* the current context's */
+    }
+    fake.pool_card = DRIVERS_POOLS_HOST;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(LIMIT, POOL, STREAM, &card));
+    fake.captures = true; /* adds a node */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(LIMIT, NULL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(ROUTE_CURRENT, card);
+}
+
+static void test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused(void)
+{
+    CUdevice card;
+
+    fake.current = -1;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, LIMIT, 1));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(LIMIT, NULL, NULL, &card));
+    TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
+    fake.current = 0;
+    fake.find = -ENODEV;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, 1, 1));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_on(1, BLOCKS_HANDLE, 1, 1, CUDA_SUCCESS));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_async(1, NULL, NULL, &card));
+    fake.find = 0;
+    atomic_store(&mode, LIBRARY_REFUSE);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_PERMITTED, take(BLOCKS_ARRAY, 1, 1));
+    atomic_store(&mode, LIBRARY_PASS);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * LIMIT, 1));
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_request_is_charged_to_its_card_until_it_is_freed);
+    RUN_TEST(test_the_limit_is_taken_to_the_last_page_and_no_further);
+    RUN_TEST(test_a_refusal_has_the_drivers_own_error);
+    RUN_TEST(test_refusals_leave_nothing_behind);
+    RUN_TEST(test_a_free_that_the_driver_refuses_keeps_the_block);
+    RUN_TEST(test_a_handle_is_charged_until_its_last_hold_and_mapping_end);
+    RUN_TEST(test_idle_memory_goes_back_if_it_is_enough);
+    RUN_TEST(test_memory_of_other_processes_is_borrowed_before_a_refusal);
+    RUN_TEST(test_an_admission_ends_with_the_drivers_answer);
+    RUN_TEST(test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream);
+    RUN_TEST(test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused);
+    return UNITY_END();
+}
