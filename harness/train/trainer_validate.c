@@ -7,7 +7,8 @@
 
 enum {
     SYNTHETIC_VAL_BATCHES = 4,
-    TRIAL_VAL_BATCHES = INPUT_SETS + 1 /* each set of buffers once, and the last, shorter batch */
+    TRIAL_VAL_BATCHES = INPUT_SETS + 1, /* each set of buffers once, and the last, shorter batch */
+    MOST_ROWS = 1 << 20 /* that the device counts in floats, one by one: they stand still at 2^24 */
 };
 
 static enum status evaluate_batch(struct trainer *trainer, struct input *input, struct input_set *set,
@@ -30,14 +31,32 @@ static enum status evaluate_batch(struct trainer *trainer, struct input *input, 
     return status ? status : input_done(input, set);
 }
 
+/* Adds what the device has counted to `sums`, and lets it begin again. */
+static enum status take_totals(struct trainer *trainer, const struct tensor *totals, double sums[TOTALS])
+{
+    float host[TOTALS] = {0};
+    enum status status = cuda_device_status(
+        cudaMemcpyAsync(host, totals->data, sizeof(host), cudaMemcpyDeviceToHost, trainer->device->stream),
+        "copying the losses");
+
+    if (!status)
+        status =
+            cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
+    for (int i = 0; i < TOTALS; i++)
+        sums[i] += (double)host[i];
+    return status ? status
+                  : MODEL_OP(&trainer->model, fill, .out = totals->data, .type = OPS_F32, .count = TOTALS);
+}
+
 static enum status evaluate_all(struct trainer *trainer, struct input *input, uint64_t batch,
-                                const struct tensor *totals)
+                                const struct tensor *totals, double sums[TOTALS])
 {
     const struct train_options *options = &trainer->options;
     uint64_t samples = dataset_spec(trainer->dataset)->count[DATA_VALIDATION];
     uint64_t rest = samples % batch;
     uint64_t all = (samples + batch - 1) / batch;
     uint64_t most = options->val_batches;
+    int64_t rows = 0; /* in the totals */
     enum status status = STATUS_OK;
 
     if (!most)
@@ -54,30 +73,25 @@ static enum status evaluate_all(struct trainer *trainer, struct input *input, ui
         if (status || !set)
             break;
         status = evaluate_batch(trainer, input, set, totals);
+        rows += model_loss_rows(&trainer->model);
+        if (!status && rows >= MOST_ROWS) {
+            status = take_totals(trainer, totals, sums);
+            rows = 0;
+        }
         if (!trainer->shard && !trainer->trial)
             progress_validating(&trainer->progress, i + 1, most < all ? most : all);
     }
-    return status;
+    return status ? status : take_totals(trainer, totals, sums);
 }
 
-static enum status read_totals(struct trainer *trainer, const struct tensor *totals,
-                               struct trainer_evaluation *evaluation)
+static void conclude(const struct trainer *trainer, const double sums[TOTALS],
+                     struct trainer_evaluation *evaluation)
 {
-    float host[TOTALS] = {0};
-    enum status status = cuda_device_status(
-        cudaMemcpyAsync(host, totals->data, sizeof(host), cudaMemcpyDeviceToHost, trainer->device->stream),
-        "copying the losses");
-
-    if (!status)
-        status =
-            cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
-    if (host[TOTAL_ROWS] > 0.0f) {
-        evaluation->loss = (double)host[TOTAL_LOSS] / (double)host[TOTAL_ROWS];
-        evaluation->accuracy =
-            trainer->model.loss == LOSS_CLASSES ? (double)host[TOTAL_RIGHT] / (double)host[TOTAL_ROWS] : -1.0;
-        evaluation->rows = (uint64_t)host[TOTAL_ROWS];
-    }
-    return status;
+    if (sums[TOTAL_ROWS] <= 0.0)
+        return;
+    evaluation->loss = sums[TOTAL_LOSS] / sums[TOTAL_ROWS];
+    evaluation->accuracy = trainer->model.loss == LOSS_CLASSES ? sums[TOTAL_RIGHT] / sums[TOTAL_ROWS] : -1.0;
+    evaluation->rows = (uint64_t)sums[TOTAL_ROWS];
 }
 
 /* In static mode a larger batch would replace memory whose address is in a captured graph. */
@@ -166,6 +180,7 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
 {
     struct input *input = &trainer->val_input;
     struct tensor totals = {0};
+    double sums[TOTALS] = {0};
     enum status status = STATUS_OK;
 
     *evaluation = (struct trainer_evaluation){.accuracy = -1.0};
@@ -180,9 +195,8 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
     if (!status)
         status = MODEL_OP(&trainer->model, fill, .out = totals.data, .type = OPS_F32, .count = TOTALS);
     if (!status)
-        status = evaluate_all(trainer, input, validation_batch(&trainer->options), &totals);
-    if (!status)
-        status = read_totals(trainer, &totals, evaluation);
+        status = evaluate_all(trainer, input, validation_batch(&trainer->options), &totals, sums);
+    conclude(trainer, sums, evaluation);
     if (stop_signal()) /* it may not have seen all samples */
         evaluation->rows = 0;
     if (!status && evaluation->rows)

@@ -45,6 +45,14 @@ void tearDown(void)
     TEST_ASSERT_EQUAL_size_t(0, budget.used);
 }
 
+static void open_with(int count, char **arguments)
+{
+    struct train_options options;
+
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, train_options_parse(&options, count, arguments));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, trainer_open(&trainer, &options, &device, &supply, 0, 0));
+}
+
 static void open_trainer(const char *more)
 {
     static char data[FILES_PATH + 16], last[32];
@@ -52,12 +60,10 @@ static void open_trainer(const char *more)
                 part[] = "--validation=0.5", quiet[] = "--quiet", workers[] = "--workers=3",
                 width[] = "--width=2";
     char *arguments[] = {program, model, image, batch, part, quiet, workers, width, data, last};
-    struct train_options options;
 
     snprintf(data, sizeof(data), "--data=%s", folder);
     snprintf(last, sizeof(last), "%s", more);
-    TEST_ASSERT_EQUAL_INT(STATUS_OK, train_options_parse(&options, 10, arguments));
-    TEST_ASSERT_EQUAL_INT(STATUS_OK, trainer_open(&trainer, &options, &device, &supply, 0, 0));
+    open_with(10, arguments);
 }
 
 /* The numbers of this process's threads, added up and counted. */
@@ -138,6 +144,37 @@ static void test_between_validations_no_device_memory_is_held_for_them(void)
     files_remove_folder(folder);
 }
 
+enum { TIMES = 16 };
+
+/* Counts each row TIMES times as right, one by one as the kernel does. */
+static int count_often(struct ops *ops, ops_stream stream, const struct op_evaluate *args)
+{
+    (void)ops;
+    TEST_ASSERT_EQUAL_INT(cudaSuccess, cudaStreamSynchronize(stream));
+    for (int i = 0; i < TIMES * args->rows; i++)
+        args->total[TOTAL_RIGHT] += 1.0f;
+    args->total[TOTAL_ROWS] += (float)(TIMES * args->rows);
+    return OPS_OK;
+}
+
+/* 2^24 + 1 is no float. */
+static void test_many_rows_are_counted(void)
+{
+    static char program[] = "train", hidden[] = "--hidden=1", image[] = "--image=1", quiet[] = "--quiet",
+                batch[] = "--batch=524288", count[] = "--val-batches=3", samples[] = "--samples=100000000";
+    char *arguments[] = {program, hidden, image, quiet, batch, count, samples};
+    int (*evaluate)(struct ops *, ops_stream, const struct op_evaluate *) = device.ops->evaluate;
+    struct trainer_evaluation found;
+
+    open_with(7, arguments);
+    device.ops->evaluate = count_often;
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, trainer_evaluate(&trainer, &found));
+    device.ops->evaluate = evaluate;
+    TEST_ASSERT_EQUAL_UINT64(3 * TIMES * 524288, found.rows);
+    TEST_ASSERT_TRUE(found.accuracy == 1.0);
+    files_remove_folder(folder);
+}
+
 /* It has not seen all samples. The signal stays for the tests after this one. */
 static void test_an_evaluation_of_a_smaller_model_that_a_signal_ends_has_no_result(void)
 {
@@ -154,6 +191,7 @@ int main(void)
     RUN_TEST(test_the_second_validation_reads_no_file_and_keeps_threads_and_buffers);
     RUN_TEST(test_without_a_cache_files_are_read_again);
     RUN_TEST(test_between_validations_no_device_memory_is_held_for_them);
+    RUN_TEST(test_many_rows_are_counted);
     RUN_TEST(test_an_evaluation_of_a_smaller_model_that_a_signal_ends_has_no_result);
     return UNITY_END();
 }
