@@ -44,7 +44,7 @@ template <class T, class C> static __global__ void __launch_bounds__(THREADS) pl
     const T *b = (const T *)g.b + blockIdx.z * g.stride_b;
     C *c = (C *)g.c + blockIdx.z * g.stride_c;
     C *aux = g.aux ? (C *)g.aux + blockIdx.z * g.stride_c : NULL;
-    int row0 = blockIdx.y * TILE, col0 = blockIdx.x * TILE;
+    int row0 = blockIdx.x * TILE, col0 = blockIdx.y * TILE;
     int row = threadIdx.x / SIDE * WORK, col = threadIdx.x % SIDE * WORK;
     float acc[WORK][WORK] = {};
 
@@ -72,7 +72,8 @@ template <class T, class C> static __global__ void __launch_bounds__(THREADS) pl
 
 int gemm_plain(ops_stream stream, const struct op_gemm *args)
 {
-    dim3 grid((args->n + TILE - 1) / TILE, (args->m + TILE - 1) / TILE, args->batch > 1 ? args->batch : 1);
+    /* Rows along x: there may be more than the 65535 blocks that y can have. */
+    dim3 grid((args->m + TILE - 1) / TILE, (args->n + TILE - 1) / TILE, args->batch > 1 ? args->batch : 1);
 
     CUDA_BY_TYPE(args->type, T, {
         if (args->c_type == OPS_F32)

@@ -167,9 +167,9 @@ enum { AVG_WIDE = 32, AVG_TALL = 8 };
 template <class T, int V> static __global__ void avg_kernel(struct op_avgpool_forward a)
 {
     __shared__ float shared[AVG_TALL][AVG_WIDE * V];
-    int c = (blockIdx.x * AVG_WIDE + threadIdx.x) * V;
+    int c = (blockIdx.y * AVG_WIDE + threadIdx.x) * V;
     int pixels = a.h * a.w;
-    const T *image = (const T *)a.x + (size_t)blockIdx.y * pixels * a.c + c;
+    const T *image = (const T *)a.x + (size_t)blockIdx.x * pixels * a.c + c;
     float sum[V] = {};
 
     if (c < a.c) {
@@ -195,7 +195,7 @@ template <class T, int V> static __global__ void avg_kernel(struct op_avgpool_fo
 #pragma unroll
     for (int i = 0; i < V; i++)
         sum[i] /= (float)pixels;
-    store<T, V>((T *)a.y + (size_t)blockIdx.y * a.c + c, sum);
+    store<T, V>((T *)a.y + (size_t)blockIdx.x * a.c + c, sum);
 }
 
 template <class T, int V> static __global__ void avg_back_kernel(struct op_avgpool_backward a)
@@ -269,7 +269,8 @@ int cuda_maxpool_backward(struct cuda_ops *ops, ops_stream stream, const struct 
 
 template <class T, int V> static void avg(ops_stream stream, const struct op_avgpool_forward *args)
 {
-    dim3 grid((args->c + AVG_WIDE * V - 1) / (AVG_WIDE * V), args->n), block(AVG_WIDE, AVG_TALL);
+    /* Images along x: there may be more than the 65535 blocks that y can have. */
+    dim3 grid(args->n, (args->c + AVG_WIDE * V - 1) / (AVG_WIDE * V)), block(AVG_WIDE, AVG_TALL);
 
     avg_kernel<T, V><<<grid, block, 0, stream>>>(*args);
 }

@@ -172,6 +172,20 @@ static void test_gemm_without_depth_only_scales_and_without_beta_reads_nothing(v
     TEST_ASSERT_EQUAL_FLOAT(2.0f, after[1]);
 }
 
+static void test_a_plain_product_of_more_rows_than_a_grid_has_blocks_along_y(void)
+{
+    const int rows = 65535 * 64 + 1;
+    struct buffer c = kernels_random(OPS_F32, (size_t)rows, 1.0f);
+
+    for (int side = 0; side < KERNELS_SIDES; side++) {
+        struct op_gemm scale = {.c = c.at[side], .m = rows, .n = 1, .alpha = 1.0f, .beta = 0.5f};
+
+        KERNELS_RUN(gemm, side, scale);
+    }
+    kernels_expect_close(&c, OPS_F32, (size_t)rows, kernels_limit(OPS_F32), "a plain product of many rows");
+    kernels_free_all();
+}
+
 /* The trials must damage neither what a product adds to nor a capture. The first use adds; the last one adds
  * with what was chosen in between. */
 static void test_tuned_products_agree(void)
@@ -334,6 +348,7 @@ int main(void)
     RUN_TEST(test_gemm_agrees_for_batches_and_tf32);
     RUN_TEST(test_gemm_agrees_at_large_sizes);
     RUN_TEST(test_gemm_without_depth_only_scales_and_without_beta_reads_nothing);
+    RUN_TEST(test_a_plain_product_of_more_rows_than_a_grid_has_blocks_along_y);
     RUN_TEST(test_tuned_products_agree);
     RUN_TEST(test_a_product_is_not_tuned_in_a_capture);
     RUN_TEST(test_bias_and_activation_agree_in_both_directions);
