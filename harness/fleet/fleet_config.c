@@ -192,10 +192,10 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
 {
     static const char max[] = "max=";
     char *words[FLEET_WORDS_MAX + 1], *word;
-    const char *cap = plan->native ? NULL : plan->each;
+    const char *cap = NULL;
     unsigned count = 1;
     size_t used = 0;
-    bool bad = false, native = plan->native;
+    bool bad = false, native = false;
 
     while ((word = cut_word(&line, &bad)) && !bad) {
         if (used == 0 && is_count(word, &count))
@@ -224,7 +224,7 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     }
     memcpy(argv, words, used * sizeof(*argv));
     plan->text[plan->text_count++] = (char *)argv;
-    return add_jobs(plan, count, native ? NULL : cap, native, argv);
+    return add_jobs(plan, count, cap, native, argv);
 }
 
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file)
@@ -374,9 +374,16 @@ static int parse_option(struct fleet_plan *plan, const char *argument, unsigned 
     return set_option(plan, (enum option_id)id, value, processes);
 }
 
-/* With --job every member that is not native gets the job's max, and keeps its own cap as --each. */
-static int make_job(struct fleet_plan *plan)
+/* Applies --native and --each, which may come after --config. With --job every member that is not native gets
+ * the job's max, and keeps its own cap as --each. */
+static int set_caps(struct fleet_plan *plan)
 {
+    for (size_t i = 0; i < plan->count; i++) {
+        struct fleet_job *job = &plan->jobs[i];
+
+        job->native = job->native || plan->native;
+        job->cap = job->native ? NULL : job->cap ? job->cap : plan->each;
+    }
     if (!plan->job)
         return plan->wait
                    ? refuse(plan, "--wait needs --job: a process alone has no other process to wait for")
@@ -413,12 +420,12 @@ int fleet_plan_parse(struct fleet_plan *plan, int argc, char **argv)
         if (command == argv + i)
             return refuse(plan, "a command is missing behind --");
         argv[i] = NULL; /* terminates the words at "--", or where argv ends anyway */
-        if (add_jobs(plan, processes, plan->native ? NULL : plan->each, plan->native, command))
+        if (add_jobs(plan, processes, NULL, false, command))
             return -EINVAL;
     }
     if (plan->count == 0 && !plan->help && !plan->man)
         return refuse(plan, "nothing to start: give a command behind --, or --config=FILE");
-    return make_job(plan);
+    return set_caps(plan);
 }
 
 uint64_t fleet_plan_caps(const struct fleet_plan *plan, uint64_t total)

@@ -1,7 +1,10 @@
 /* Which trainings a fleet starts, from arguments and from a file, and what is refused before anything starts.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "harness/fleet/fleet_config.h"
 #include "unity.h"
@@ -57,6 +60,21 @@ static void test_native_means_no_cap(void)
     TEST_ASSERT_NULL(plan.jobs[0].cap);
 }
 
+static void test_each_and_native_are_for_a_file_before_them_too(void)
+{
+    const int fd = memfd_create("config", MFD_CLOEXEC);
+    char config[64];
+
+    TEST_ASSERT_TRUE(dprintf(fd, "train\nmax=1G train\n") > 0);
+    snprintf(config, sizeof(config), "--config=/proc/self/fd/%d", fd);
+    TEST_ASSERT_EQUAL_INT(0, PARSE(config, "--each=8G"));
+    TEST_ASSERT_EQUAL_STRING("8G", plan.jobs[0].cap);
+    TEST_ASSERT_EQUAL_STRING("1G", plan.jobs[1].cap);
+    TEST_ASSERT_EQUAL_INT(0, PARSE(config, "--native"));
+    TEST_ASSERT_NULL(plan.jobs[1].cap);
+    close(fd);
+}
+
 static void test_with_a_job_all_share_its_max_and_keep_their_own_cap_as_each(void)
 {
     TEST_ASSERT_EQUAL_INT(
@@ -97,18 +115,17 @@ static void test_bad_arguments_are_refused(void)
 
 static void test_a_file_has_a_command_on_each_line(void)
 {
-    plan.each = "4G";
     TEST_ASSERT_EQUAL_INT(0, fleet_plan_read(&plan,
                                              "# two of these\n2x train --steps=5\n\n"
                                              "  max=1G train 'a b' \"c#d\"  # a comment\nnative train",
                                              "file"));
     TEST_ASSERT_EQUAL_size_t(4, plan.count);
-    TEST_ASSERT_EQUAL_STRING("4G", plan.jobs[1].cap);
+    TEST_ASSERT_NULL(plan.jobs[1].cap);
     TEST_ASSERT_EQUAL_STRING("1G", plan.jobs[2].cap);
     TEST_ASSERT_EQUAL_STRING("a b", plan.jobs[2].argv[1]);
     TEST_ASSERT_EQUAL_STRING("c#d", plan.jobs[2].argv[2]);
     TEST_ASSERT_NULL(plan.jobs[2].argv[3]);
-    TEST_ASSERT_NULL(plan.jobs[3].cap);
+    TEST_ASSERT_TRUE(plan.jobs[3].native);
 }
 
 static void test_bad_lines_are_refused(void)
@@ -130,6 +147,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_each_command_is_started_as_often_as_asked);
     RUN_TEST(test_native_means_no_cap);
+    RUN_TEST(test_each_and_native_are_for_a_file_before_them_too);
     RUN_TEST(test_with_a_job_all_share_its_max_and_keep_their_own_cap_as_each);
     RUN_TEST(test_bad_arguments_are_refused);
     RUN_TEST(test_a_file_has_a_command_on_each_line);
