@@ -298,6 +298,11 @@ static enum status check_model(struct trainer *trainer, struct checkpoint_file *
                            "--resume=%s: it holds weights without the optimizer's state, for evaluation: "
                            "use --steps=0, or go on from the checkpoint beside it",
                            file->path);
+    if (small && trainer->options.save && trainer->options.quantize == QUANTIZE_NONE)
+        return status_fail(STATUS_FAILED,
+                           "--resume=%s: it holds weights without the optimizer's state, for evaluation: "
+                           "nothing would be saved to --save=%s",
+                           file->path, trainer->options.save);
     return STATUS_OK;
 }
 
