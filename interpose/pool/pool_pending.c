@@ -27,6 +27,7 @@ bool pool_reclaim(struct pool *pool)
         if (!pool->pending)
             pool->pending_last = NULL;
         pool->pending_bytes -= range->bytes;
+        range->pending = false;
         ranges_give(&pool->ranges, range, fence_done(&pool->fence, epoch) ? 0 : epoch);
         any = true;
     }
@@ -37,6 +38,7 @@ void pool_put_off(struct pool *pool, struct range *range, uint64_t epoch)
 {
     range->epoch = epoch;
     range->newer = NULL;
+    range->pending = true;
     *(pool->pending_last ? &pool->pending_last->newer : &pool->pending) = range;
     pool->pending_last = range;
     pool->pending_bytes += range->bytes;

@@ -107,13 +107,49 @@ uint64_t pool_idle_bytes(struct pool *pool)
     return idle;
 }
 
+static bool is_freed(const struct range *range)
+{
+    return range && (range->state == RANGE_FREE || range->pending);
+}
+
+static uint64_t whole_between(const struct pool *pool, uint64_t floor, uint64_t end)
+{
+    uint64_t start, bytes, total = 0;
+
+    while (pool_next_chunk(pool, floor, &end, &start, &bytes))
+        total += bytes;
+    return total;
+}
+
+/* Returns the bytes of chunks that will be whole and free once the work of pending blocks is done. */
+static uint64_t whole_later(const struct pool *pool)
+{
+    uint64_t total = 0;
+
+    for (const struct range *pending = pool->pending; pending; pending = pending->newer) {
+        const struct range *first = pending;
+
+        while (is_freed(first->lower) && !first->lower->pending)
+            first = first->lower;
+        if (is_freed(first->lower)) /* the pending block below it counts for both */
+            continue;
+        uint64_t end = first->start, already = 0;
+        for (const struct range *r = first; is_freed(r); r = r->upper) {
+            end = r->start + r->bytes;
+            already += r->pending ? 0 : whole_between(pool, r->start, end);
+        }
+        total += whole_between(pool, first->start, end) - already;
+    }
+    return total;
+}
+
 uint64_t pool_reclaimable(struct pool *pool)
 {
     pool_poll(pool);
     cache_flush_all(pool);
     lock_take(&pool->lock);
     cache_empty(pool, 0);
-    uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX);
+    const uint64_t bytes = pool_whole_bytes(pool, UINT64_MAX) + whole_later(pool);
     lock_release(&pool->lock);
     return bytes;
 }

@@ -22,7 +22,8 @@ int pool_wait(struct pool *pool, bool *more);
 /* Returns the bytes that have been free ever since the last call. */
 uint64_t pool_idle_bytes(struct pool *pool);
 
-/* Returns the bytes of whole free chunks, which could be stitched or released. */
+/* Returns the bytes of chunks without live blocks, which could be stitched or released, if need be after a
+ * wait for work. */
 uint64_t pool_reclaimable(struct pool *pool);
 
 #endif

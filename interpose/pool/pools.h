@@ -69,7 +69,7 @@ void pools_after_fork(void);
  * much. */
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
 
-/* Returns how much pools_trim could give back at once. */
+/* Returns how much pools_trim could give back, if need be after a wait for work. */
 uint64_t pools_reclaimable(CUdevice ordinal);
 
 /* Returns the bytes that our pools and the driver's hold on a card and the program has not allocated,

@@ -134,7 +134,7 @@ struct range *range_new(struct ranges *r, uint64_t start, uint64_t bytes, enum r
     node->lower = node->upper = node->next = node->prev = node->older = node->newer = NULL;
     node->epoch = 0;
     node->state = state;
-    node->aged = false;
+    node->aged = node->pending = false;
     set_hint(r, node);
     return node;
 }

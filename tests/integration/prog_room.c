@@ -311,6 +311,45 @@ static void kept_by_weights(void)
     MUST(0, cuStreamSynchronize(here));
 }
 
+/* ---- what the program is told ---- */
+
+/* Two streams are still at work on blocks that are freed. */
+static void free_all_behind_work(size_t all)
+{
+    const CUstream streams[2] = {here, there};
+    CUdeviceptr blocks[2];
+
+    for (int i = 0; i < 2; i++)
+        MUST(0, cuMemAlloc(&blocks[i], all / 8 * 3));
+    for (int i = 0; i < 2; i++) {
+        MUST(0, cuLaunchHostFunc(streams[i], be_late, NULL));
+        MUST(0, cuMemsetD8Async(blocks[i], 1, BLOCK, streams[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        MUST(0, cuMemFree(blocks[i]));
+}
+
+static void told_behind_work(void)
+{
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+
+    prog_context(0);
+    MUST(0, cuStreamCreate(&here, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    const size_t all = told_free(), most = all / 4 * 3 / BLOCK * BLOCK;
+    free_all_behind_work(all);
+    MUST(true, told_free() + BLOCK >= all);
+    MUST(0, cuMemAlloc(&block, most));
+    MUST(0, cuMemFree(block));
+    free_all_behind_work(all);
+    MUST(true, told_free() + BLOCK >= all);
+    MUST(0, cuMemCreate(&handle, most, &prop, 0));
+    MUST(0, cuMemRelease(handle));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario all[] = {
@@ -323,6 +362,7 @@ int main(int argc, char **argv)
         {"pool_joins_no_gaps", pool_joins_no_gaps},
         {"within_what_is_idle", within_what_is_idle},
         {"kept_by_weights", kept_by_weights},
+        {"told_behind_work", told_behind_work},
     };
 
     return prog_main(argc, argv, all, sizeof(all) / sizeof(*all));

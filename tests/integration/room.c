@@ -54,6 +54,12 @@ static void test_a_pool_that_has_grown_into_the_reserve_never_grows_past_the_cap
     run_quietly("kept_by_weights", DEFERRED, CAP);
 }
 
+static void test_what_is_freed_behind_work_is_told_as_free(void)
+{
+    every_way("told_behind_work");
+    run("told_behind_work", DEFERRED, CAP);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -64,5 +70,6 @@ int main(void)
     RUN_TEST(test_on_a_small_card_the_drivers_pool_grows_gives_back_and_refuses_as_measured);
     RUN_TEST(test_at_a_limit_a_pool_serves_what_it_has_idle_once_room_is_made);
     RUN_TEST(test_a_pool_that_has_grown_into_the_reserve_never_grows_past_the_cap);
+    RUN_TEST(test_what_is_freed_behind_work_is_told_as_free);
     return UNITY_END();
 }

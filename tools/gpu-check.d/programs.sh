@@ -25,7 +25,7 @@ prog_waits $EACH_WAY GPUCAP_DECAY=0.02 contexts_end primaries_end detaches
 prog_waits $WRAPPED GPUCAP_MAX=2G make_way refused_then_flag refused_all_then_flag releases_beside
 prog_captures $WRAPPED GPUCAP_MAX=2G allocated_into_a_graph
 prog_room $EACH_WAY - ordered_elsewhere
-prog_room $WRAPPED GPUCAP_MAX=3G after_growth freed_elsewhere
+prog_room $WRAPPED GPUCAP_MAX=3G after_growth freed_elsewhere told_behind_work
 prog_room , - ordered_by_none pool_grows_by_chunks pool_gives_back_empty_chunks pool_joins_no_gaps within_what_is_idle kept_by_weights
 prog_ipc $EACH_WAY - share opened at_rest codes never_opened killed exporter_dies context_ends forks threads leave
 prog_ipc $WRAPPED - freed_while_open unwrapped

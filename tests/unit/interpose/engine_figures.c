@@ -37,11 +37,48 @@ static void pending(void)
     free_busy_block(16 * MIB);
     struct pool_stats s = pool_stats(&model.pool);
     CHECK(s.physical == 16 * MIB && s.pending == 16 * MIB && s.cached == 0 && s.live == 0);
+    CHECK(pool_reclaimable(&model.pool) == 16 * MIB); /* a request would wait for the work, and get it */
     finish();
+    CHECK(pool_reclaimable(&model.pool) == 16 * MIB);
     s = pool_stats(&model.pool);
     CHECK(s.physical == 16 * MIB && s.pending == 0 && s.cached == 16 * MIB && s.largest == 16 * MIB);
     CHECK(s.joins == 0);
     model_close(&model);
+}
+
+/* Blocks share chunks: they are free, wait for work, or are live. */
+static void pending_in_parts(void)
+{
+    fence_forbid_joins();
+    model_open(&model, 64 * MIB, 64 * MIB);
+    free_busy_block(6 * MIB);
+    finish();
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(model_alloc(&model, MIB * 3 / 2) == 0);
+    CHECK(pool_stats(&model.pool).physical == 6 * MIB);
+    model_free(&model, 0, true);
+    for (unsigned i = 1; i < 3; i++) {
+        model_work(&model, 0, &model.blocks[0]);
+        model_work(&model, 1, &model.blocks[0]);
+        model_free(&model, 0, false);
+        const struct pool_stats s = pool_stats(&model.pool);
+        CHECK(s.pending && pool_reclaimable(&model.pool) <= s.cached + s.pending);
+    }
+    const uint64_t before = pool_reclaimable(&model.pool);
+    finish();
+    CHECK(pool_reclaimable(&model.pool) == before);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[0]);
+    model_free(&model, 0, false);
+    CHECK(pool_stats(&model.pool).pending && pool_reclaimable(&model.pool) == 6 * MIB);
+    finish();
+    CHECK(pool_reclaimable(&model.pool) == 6 * MIB);
+    model_close(&model);
+}
+
+static void test_chunks_that_will_be_whole_after_their_work_are_told_as_free(void)
+{
+    TEST_ASSERT_TRUE(fake_child(pending_in_parts));
 }
 
 static void test_memory_that_waits_for_work_is_not_idle(void)
@@ -330,6 +367,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_memory_that_waits_for_work_is_not_idle);
+    RUN_TEST(test_chunks_that_will_be_whole_after_their_work_are_told_as_free);
     RUN_TEST(test_joins_are_counted);
     RUN_TEST(test_a_large_free_closes_its_epoch);
     RUN_TEST(test_free_parts_of_chunks_are_stranded_but_for_the_largest);
