@@ -21,20 +21,19 @@
 #define INTERVAL_MS 1000 /* between two lines of one kind */
 #define KIND_SHIFT  40
 #define LINES       64 /* kinds whose last line is known; a power of two */
-#define KEPT        (REFUSAL_GRAPH + 1)
 
 static _Atomic uint64_t last_lines[LINES]; /* by kind: the kind, and the time of its last line */
 static atomic_uint silent;                 /* refusals that got no line since the last one that did */
 
-/* Returns a number for refusals that look alike: of one card, for the same need (enum refusal_of or KEPT) and
- * reason, and of the same size up to a factor of two. Never 0. */
-static uint64_t kind_of(int ordinal, unsigned need, enum recording_limit reason, uint64_t bytes)
+/* Returns a number for refusals that look alike: of one card, for the same need and reason, and of
+ * the same size up to a factor of two. Never 0. */
+static uint64_t kind_of(int ordinal, enum refusal_of need, enum recording_limit reason, uint64_t bytes)
 {
     const unsigned size = 64 - (unsigned)__builtin_clzll(bytes | 1);
 
     if (need == REFUSAL_ASYNC) /* is said in the same words */
         need = REFUSAL_PROGRAM;
-    return (unsigned)ordinal << 16 | need << 12 | (unsigned)reason << 8 | size;
+    return (unsigned)ordinal << 16 | (unsigned)need << 12 | (unsigned)reason << 8 | size;
 }
 
 static void say_rest(void)
@@ -202,16 +201,6 @@ static void say_of_recording(bool is_helped)
         log_error("  who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`");
 }
 
-void refusal_note_full(int ordinal, uint64_t bytes)
-{
-    uint64_t apart[RECORDING_APART_COUNT];
-
-    if (!events_are_on())
-        return;
-    find_apart(ordinal, bytes, apart);
-    note(ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
-}
-
 /* Says that memory is there, but kept for other jobs. */
 static void say_kept(const struct device *device, const char *what, uint64_t bytes, uint64_t kept,
                      const char *more)
@@ -228,24 +217,6 @@ static const char *count_unsaid(unsigned unsaid, char more[48])
     if (unsaid)
         snprintf(more, 48, " (and %u refusals before)", unsaid);
     return more;
-}
-
-void refusal_say_kept(struct device *device, uint64_t bytes)
-{
-    const uint64_t kept = ledger_kept(device->ledger);
-    uint64_t free_bytes;
-    unsigned unsaid = 0;
-    char more[48];
-
-    const struct ledger_refusal refusal = {
-        .at = clock_boot_ns(), .asked = bytes, .limit = LEDGER_UNLIMITED, .bound = RECORDING_LIMIT_CARD};
-    uint64_t apart[RECORDING_APART_COUNT];
-    find_apart(device->ordinal, bytes, apart);
-    note(device->ordinal, bytes, 0, RECORDING_LIMIT_CARD, apart);
-    ledger_note_refusal(device->ledger, &refusal, apart);
-    if (device_free_bytes(device, &free_bytes) == 0 && bytes <= free_bytes &&
-        is_due(kind_of(device->ordinal, KEPT, RECORDING_LIMIT_CARD, bytes), &unsaid))
-        say_kept(device, "asked for", bytes, kept, count_unsaid(unsaid, more));
 }
 
 /* Returns the largest request that the limit would have allowed: what it leaves, and what our pools would
@@ -274,22 +245,79 @@ static uint64_t largest_on_card(struct device *device)
     return sums_add(free_bytes, pools_reclaimable(device->ordinal));
 }
 
-/* Enters a refusal into recordings and the ledger. `on_card`: what largest_on_card() says, if it was not the
- * limit. */
-static void note_refusal(struct device *device, struct ledger_refusal *refusal, uint64_t on_card)
+/* Returns why a request that the limits allow was refused. `kept`: what is kept for other jobs. */
+static enum recording_limit cause_on_card(uint64_t bytes, uint64_t on_card, uint64_t kept)
 {
-    const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
+    return kept && bytes <= on_card ? RECORDING_LIMIT_KEPT : RECORDING_LIMIT_CARD;
+}
+
+/* Returns what the card would have given beside what is kept for other jobs; 0: not known. */
+static uint64_t fits_beside(uint64_t on_card, uint64_t kept)
+{
+    return on_card == UINT64_MAX ? 0 : sums_minus(on_card, kept);
+}
+
+/* Enters a refusal into recordings and the ledger. `on_card`: what largest_on_card() says, if it was not the
+ * limit. Returns what refused. */
+static enum recording_limit note_refusal(struct device *device, struct ledger_refusal *refusal,
+                                         uint64_t on_card, uint64_t kept)
+{
     const enum recording_limit own = device_limit_kind(device);
+    const bool is_job = refusal->bound == RECORDING_LIMIT_JOB && own == RECORDING_LIMIT_PROCESS;
+    const enum recording_limit cause = refusal->asked <= refusal->fits
+                                           ? cause_on_card(refusal->asked, on_card, kept)
+                                       : is_job ? RECORDING_LIMIT_JOB
+                                                : own;
     uint64_t apart[RECORDING_APART_COUNT];
 
+    if (cause == RECORDING_LIMIT_KEPT) {
+        refusal->bound = cause;
+        refusal->fits = fits_beside(on_card, kept);
+    }
     find_apart(device->ordinal, refusal->asked, apart);
-    note(device->ordinal, refusal->asked, sums_smaller(refusal->fits, on_card),
-         refusal->asked <= refusal->fits            ? RECORDING_LIMIT_CARD
-         : is_job && own == RECORDING_LIMIT_PROCESS ? RECORDING_LIMIT_JOB
-                                                    : own,
-         apart);
+    note(device->ordinal, refusal->asked, sums_smaller(refusal->fits, on_card), cause, apart);
     if (device->ledger)
         ledger_note_refusal(device->ledger, refusal, apart);
+    return cause;
+}
+
+/* Notes the refusal of a request without a limit. `device`: NULL without a ledger. Returns what refused. */
+static enum recording_limit note_unlimited(int ordinal, struct device *device, uint64_t bytes, uint64_t kept)
+{
+    const uint64_t on_card = device ? largest_on_card(device) : UINT64_MAX;
+    const enum recording_limit cause = cause_on_card(bytes, on_card, kept);
+    const struct ledger_refusal refusal = {.at = clock_boot_ns(),
+                                           .asked = bytes,
+                                           .limit = LEDGER_UNLIMITED,
+                                           .fits =
+                                               fits_beside(on_card, cause == RECORDING_LIMIT_KEPT ? kept : 0),
+                                           .bound = cause};
+    uint64_t apart[RECORDING_APART_COUNT];
+
+    find_apart(ordinal, bytes, apart);
+    note(ordinal, bytes, refusal.fits, cause, apart);
+    if (device)
+        ledger_note_refusal(device->ledger, &refusal, apart);
+    return cause;
+}
+
+void refusal_note_full(int ordinal, uint64_t bytes)
+{
+    struct device *device = device_listed(ordinal);
+
+    if (device || events_are_on())
+        note_unlimited(ordinal, device, bytes, 0);
+}
+
+void refusal_say_kept(struct device *device, uint64_t bytes)
+{
+    const uint64_t kept = ledger_kept(device->ledger);
+    unsigned unsaid = 0;
+    char more[48];
+
+    if (note_unlimited(device->ordinal, device, bytes, kept) == RECORDING_LIMIT_KEPT &&
+        is_due(kind_of(device->ordinal, REFUSAL_PROGRAM, RECORDING_LIMIT_KEPT, bytes), &unsaid))
+        say_kept(device, "asked for", bytes, kept, count_unsaid(unsaid, more));
 }
 
 /* Says that the limit left enough: the card is full, or the driver has refused for a reason of its own. */
@@ -335,22 +363,21 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
                                      .bound = is_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS};
     refusal.job_used = refusal.used + (shares ? used_by_others(device->ledger) : 0);
     const uint64_t on_card = bytes <= refusal.fits ? largest_on_card(device) : UINT64_MAX;
-    note_refusal(device, &refusal, on_card);
-    const enum recording_limit reason =
-        bytes <= refusal.fits ? RECORDING_LIMIT_CARD : (enum recording_limit)refusal.bound;
-    if (!is_due(kind_of(device->ordinal, whose, reason, bytes), &unsaid))
+    const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
+    const bool is_limit = bytes > refusal.fits;
+    const enum recording_limit cause = note_refusal(device, &refusal, on_card, kept);
+    if (!is_due(kind_of(device->ordinal, whose, cause, bytes), &unsaid))
         return;
     count_unsaid(unsaid, more);
     size_format(bytes, asked);
     size_format(refusal.fits, left);
     size_format(refusal.limit, limit);
     origin(device, is_job, refusal.limit, where);
-    const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
-    if (bytes <= refusal.fits && kept) {
+    if (cause == RECORDING_LIMIT_KEPT) {
         say_kept(device, what, bytes, kept, more);
         return;
     }
-    if (bytes <= refusal.fits) {
+    if (!is_limit) {
         say_not_limit(device, what, &refusal, on_card, where, more);
         return;
     }

@@ -14,7 +14,7 @@ enum refusal_of { REFUSAL_PROGRAM, REFUSAL_ASYNC, REFUSAL_DRIVER, REFUSAL_GRAPH 
 /* Reports that `bytes` on a limited card were refused. */
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes);
 
-/* Notes for a recording that the card itself was full; says nothing. */
+/* Notes for recordings and the ledger that the card itself was full; says nothing. */
 void refusal_note_full(int ordinal, uint64_t bytes);
 
 /* Reports, at most once a second, that another job's `min` made us refuse a request of a process without a

@@ -103,6 +103,7 @@ enum recording_limit {
     RECORDING_LIMIT_JOB,
     RECORDING_LIMIT_ADMIN, /* /etc/gpucap.conf */
     RECORDING_LIMIT_CARD,  /* the card itself is full */
+    RECORDING_LIMIT_KEPT,  /* what is free on the card is kept for other jobs (their min) */
 };
 
 /* What idle memory at a refusal was, and what kept it from being one block. IDLE is the sum of JOINED and of

@@ -25,13 +25,13 @@ void tearDown(void)
     cli_tear_down();
 }
 
-/* Runs a program of the build folder beside an /etc/gpucap.conf. */
+/* Runs a program beside an /etc/gpucap.conf. */
 static struct spawn_result run(struct spawn_env *env, const char *settings, const char *program,
                                const char *first, const char *second, const char *third)
 {
     return spawn_run(env,
-                     (const char *[]){"unshare", "-Urm", "sh", "-c", IN_NAMESPACE, settings,
-                                      spawn_build_path(program), first, second, third, NULL},
+                     (const char *[]){"unshare", "-Urm", "sh", "-c", IN_NAMESPACE, settings, program, first,
+                                      second, third, NULL},
                      NULL);
 }
 
@@ -53,7 +53,8 @@ static void expect_refusal(const char *settings, const char *max, const char *gr
     spawn_cap(env, max);
     if (group)
         spawn_env_set(env, "GPUCAP_GROUP", group);
-    struct spawn_result r = run(env, settings, "tests/integration/prog_job", "hopeless", NULL, NULL);
+    struct spawn_result r =
+        run(env, settings, spawn_build_path("tests/integration/prog_job"), "hopeless", NULL, NULL);
     spawn_env_free(env);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.refusals, expected), r.refusals);
     TEST_ASSERT_EQUAL_STRING("", r.err);
@@ -81,12 +82,33 @@ static void test_the_command_line_says_that_the_administrator_allows_less(void)
     struct spawn_env *env = card();
 
     spawn_cap(env, "2G");
-    struct spawn_result r = run(env, "max = 1G\\n", "gpucap", "doctor", NULL, NULL);
+    struct spawn_result r = run(env, "max = 1G\\n", spawn_build_path("gpucap"), "doctor", NULL, NULL);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "device 0: 1G (max from /etc/gpucap.conf, the ceiling)"),
                                  r.out);
     spawn_result_free(&r);
     spawn_env_free(env);
 }
+
+#ifdef HAS_WALK
+static void test_why_does_not_suggest_what_the_administrator_forbids(void)
+{
+    struct spawn_env *env = card();
+    char script[3 * 4096];
+
+    snprintf(script, sizeof(script),
+             "{ echo take 1000; until grep -q 'out of memory' '%s'; do sleep 0.05; done; '%s' why all >&2; "
+             "echo; } | "
+             "'%s' run --max=2G -- '%s' >'%s'",
+             cli_path("told"), spawn_build_path("gpucap"), spawn_build_path("gpucap"),
+             spawn_build_path("tests/integration/prog_walk"), cli_path("told"));
+    struct spawn_result r = run(env, "max = 1G\\n", "/bin/sh", "-c", script, NULL);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "which only the administrator can set (/etc/gpucap.conf)\n"),
+                                 r.err);
+    TEST_ASSERT_NULL_MESSAGE(strstr(r.err, "Try:"), r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+#endif
 
 int main(void)
 {
@@ -96,5 +118,8 @@ int main(void)
     RUN_TEST(test_a_refusal_names_the_administrators_file_if_its_max_is_the_limit);
     RUN_TEST(test_a_refusal_does_not_name_it_if_the_user_asked_for_less);
     RUN_TEST(test_the_command_line_says_that_the_administrator_allows_less);
+#ifdef HAS_WALK
+    RUN_TEST(test_why_does_not_suggest_what_the_administrator_forbids);
+#endif
     return UNITY_END();
 }

@@ -535,6 +535,34 @@ static void test_why_says_if_the_card_is_full_as_well(void)
     spawn_result_free(&result);
     spawn_env_free(env);
 }
+
+/* What `why` suggests is run, and then the request fits. */
+static void test_memory_kept_for_another_job_is_named_and_can_be_had(void)
+{
+    struct spawn_env *env = cli_env_real();
+    const char *program = spawn_build_path("tests/integration/prog_walk"),
+               *command = spawn_build_path("gpucap");
+    char script[8 * 4096];
+
+    snprintf(script, sizeof(script),
+             "cd '%s' && gpucap() { '%s' \"$@\"; } && "
+             "{ echo take 100; until grep -q 'has 100 ' out.keeper; do sleep 0.05; done; "
+             "{ echo take 9000; until grep -q 'out of memory' out.taker; do sleep 0.05; done; "
+             "gpucap why " MEMBERS_SIM
+             " taker | tee /dev/stderr | sed -n 's/.*gpucap set/gpucap set/p' >try; "
+             ". ./try >&2; echo take 9000; until grep -q 'has 9000 ' out.taker; do sleep 0.05; done; } | "
+             "'%s' run " MEMBERS_SIM " --max=12G --group=taker -- '%s' >out.taker; } | "
+             "'%s' run " MEMBERS_SIM " --min=8G --group=keeper -- '%s' >out.keeper",
+             cli_path(""), command, command, program, command, program);
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    cli_expect_status(0, &result);
+    cli_expect_err("limit        12.0 GiB for job taker; in use ", &result);
+    cli_expect_err("cause        what is free on the card is kept for other jobs (--min)\n", &result);
+    cli_expect_err("kept for     keeper: min 8.0 GiB (7.", &result);
+    cli_expect_err(": min was 8.0 GiB, is 6.7 GiB now\n", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
 #endif
 
 static struct spawn_result run_why(const char *word)
@@ -675,6 +703,7 @@ int main(void)
     RUN_TEST(test_why_explains_the_last_refusal);
 #ifdef HAS_WALK
     RUN_TEST(test_why_says_if_the_card_is_full_as_well);
+    RUN_TEST(test_memory_kept_for_another_job_is_named_and_can_be_had);
 #endif
     RUN_TEST(test_why_names_who_has_a_card_that_was_full);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);

@@ -450,10 +450,12 @@ static void make_refusal(const char *path, struct recording_event refusal,
                          const struct recording_event *limit)
 {
     static const char card[] = "card\0GPU-1\000016777216";
+    static const char program[] = "host\0train-a\0train";
     struct recording_make make;
 
     TEST_ASSERT_TRUE(recording_make_open(&make, path, (struct recording_head){.pid = 7}, RECORDING_PLAIN));
     recording_make_name(&make, RECORDING_DEVICE, 0, card, sizeof(card));
+    recording_make_name(&make, RECORDING_PROGRAM, 0, program, sizeof(program));
     if (limit)
         recording_make_event(&make, RECORDING_LIMIT, *limit);
     recording_make_event(&make, RECORDING_ALLOC,
@@ -480,6 +482,85 @@ static void test_a_card_that_one_process_fills_is_not_blamed_on_others(void)
     result = CLI_RUN(NULL, "why", first);
     cli_expect_out("gpucap run --wait=60s", &result);
     cli_expect_out("gpucap ps", &result);
+    spawn_result_free(&result);
+}
+
+/* What `why` says of a request for `bytes` that a limit of 12 MiB, of this kind, or its card refused. */
+static struct spawn_result why_refused(uint64_t bytes, enum recording_limit kind, uint64_t fitted)
+{
+    make_refusal(
+        first,
+        (struct recording_event){.time_ns = 15, .bytes = bytes, .limit = (uint8_t)kind, .other = fitted},
+        &(struct recording_event){.time_ns = 4, .bytes = 12 << 20, .other = kind});
+    return CLI_RUN(NULL, "why", first);
+}
+
+static void test_what_cannot_help_is_not_suggested(void)
+{
+    struct spawn_result result = why_refused(4 << 20, RECORDING_LIMIT_JOB, 1 << 20);
+    cli_expect_out("Try:  gpucap run --max=128M ...\n", &result);
+    spawn_result_free(&result);
+    result =
+        why_refused(4 << 20, RECORDING_LIMIT_PROCESS, 1 << 20); /* a higher max of its job changes nothing */
+    cli_expect_out("Try:  gpucap run --each=128M ...\n", &result);
+    spawn_result_free(&result);
+    result = why_refused(4 << 20, RECORDING_LIMIT_ADMIN, 1 << 20);
+    cli_expect_out("which only the administrator can set (/etc/gpucap.conf)\n", &result);
+    cli_expect_out("Try:  gpucap page ", &result);
+    spawn_result_free(&result);
+    result = why_refused(9 << 20, RECORDING_LIMIT_JOB, 1 << 20);
+    cli_expect_out("would fit    on a card 3 MiB larger\n", &result);
+    cli_expect_out("Try:  gpucap page ", &result);
+    spawn_result_free(&result);
+}
+
+static void test_memory_kept_for_other_jobs_is_no_full_card(void)
+{
+    struct spawn_result result = why_refused(5 << 20, RECORDING_LIMIT_KEPT, 2 << 20);
+
+    cli_expect_out("limit        kept for other jobs (--min); at most 2 MiB would have fitted\n", &result);
+    cli_expect_out("would fit    with 3 MiB less kept for other jobs\n", &result);
+    cli_expect_out("Try:  gpucap ps   (shows which jobs keep memory free)\n", &result);
+    spawn_result_free(&result);
+}
+
+/* A context is often measured after the first blocks were had. */
+static void test_a_context_that_was_measured_late_counts(void)
+{
+    const struct recording_event events[] = {
+        {.time_ns = 10, .address = 4096, .bytes = 5 << 20, .kind = RECORDING_MALLOC},
+        {.time_ns = 15, .bytes = 9 << 20, .limit = RECORDING_LIMIT_CARD, .other = 8 << 20},
+        {.time_ns = 16, .bytes = 3 << 20, .other = 1}};
+    static const char card[] = "card\0GPU-1\000016777216";
+    struct recording_make make;
+
+    TEST_ASSERT_TRUE(recording_make_open(&make, first, (struct recording_head){.pid = 7}, RECORDING_PLAIN));
+    recording_make_name(&make, RECORDING_DEVICE, 0, card, sizeof(card));
+    recording_make_event(&make, RECORDING_ALLOC, events[0]);
+    recording_make_event(&make, RECORDING_REFUSAL, events[1]);
+    recording_make_event(&make, RECORDING_CONTEXT, events[2]);
+    recording_make_close(&make, 20, true);
+    struct spawn_result result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("in use       5 MiB by this process beside its CUDA context\n", &result);
+    cli_expect_out("limit        the card itself, which has 16 MiB\n", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), result.out);
+    spawn_result_free(&result);
+}
+
+/* Nothing more is recorded of a process that sleeps, or was killed. */
+static void test_a_neighbour_whose_recording_was_not_closed_is_named(void)
+{
+    struct recording_make make;
+
+    TEST_ASSERT_TRUE(recording_make_open(&make, second, (struct recording_head){.pid = 8}, RECORDING_PLAIN));
+    recording_make_event(
+        &make, RECORDING_ALLOC,
+        (struct recording_event){.time_ns = 2, .address = 4096, .bytes = 3 << 20, .kind = RECORDING_MALLOC});
+    recording_make_close(&make, 3, false);
+    make_refusal(
+        first, (struct recording_event){.time_ns = 15, .bytes = 4 << 20, .limit = RECORDING_LIMIT_JOB}, NULL);
+    struct spawn_result result = CLI_RUN(NULL, "why", first, second);
+    cli_expect_out("neighbours   process 8 last had 3 MiB, of which nothing idled\n", &result);
     spawn_result_free(&result);
 }
 
@@ -528,6 +609,10 @@ int main(void)
     RUN_TEST(test_view_is_a_picture_of_80_columns_and_24_lines);
     RUN_TEST(test_odd_recordings_read_well);
     RUN_TEST(test_a_card_that_one_process_fills_is_not_blamed_on_others);
+    RUN_TEST(test_what_cannot_help_is_not_suggested);
+    RUN_TEST(test_memory_kept_for_other_jobs_is_no_full_card);
+    RUN_TEST(test_a_context_that_was_measured_late_counts);
+    RUN_TEST(test_a_neighbour_whose_recording_was_not_closed_is_named);
     RUN_TEST(test_a_context_that_was_not_measured_is_not_counted_as_the_neighbours);
     RUN_TEST(test_commands_to_try_can_be_copied_into_a_shell);
     RUN_TEST(test_page_is_one_file_that_loads_nothing);

@@ -41,8 +41,7 @@ static bool same_job(const struct ledger_entry *a, const struct ledger_entry *b)
     return *a->job && !strcmp(a->job, b->job);
 }
 
-/* Returns what other jobs leave free for this one now. */
-static uint64_t kept_for(const struct ledgers_card *card, const struct ledger_entry *entry)
+uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *entry)
 {
     uint64_t kept = entry->min < entry->job_max ? entry->min : entry->job_max;
 
@@ -58,7 +57,7 @@ static uint64_t kept_for(const struct ledgers_card *card, const struct ledger_en
 bool ps_bounds(const struct ledgers_card *card, int row, char bounds[PS_BOUNDS])
 {
     const struct ledger_entry *entry = &card->processes[row].entry;
-    const uint64_t kept = kept_for(card, entry);
+    const uint64_t kept = ps_kept(card, entry);
     char size[WORDS_TEXT];
     int used;
 

@@ -3,6 +3,8 @@
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/look.h"
+#include "tools/gpucap/ps.h"
+#include "tools/gpucap/steer.h"
 #include "tools/gpucap/unmanaged.h"
 #include "tools/gpucap/why_apart.h"
 #include "tools/gpucap/why_file.h"
@@ -14,6 +16,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/sums.h"
+#include "interpose/settings/options.h"
 
 #define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
 #define HOLDERS     4  /* other processes that are named */
@@ -39,21 +42,22 @@ static uint64_t in_use(const struct ledger_refusal *refusal)
                                                                                       : refusal->used;
 }
 
+/* True if what is free on the card was kept for other jobs. */
+static bool is_kept(const struct ledger_refusal *refusal)
+{
+    return refusal->bound == RECORDING_LIMIT_KEPT;
+}
+
 /* True if the limit left enough: then the card was full, or memory came free too late. */
 static bool left_enough(const struct ledger_refusal *refusal)
 {
-    return refusal->bound == RECORDING_LIMIT_CARD || refusal->asked <= refusal->fits;
-}
-
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+    return refusal->bound == RECORDING_LIMIT_CARD || is_kept(refusal) || refusal->asked <= refusal->fits;
 }
 
 /* The limit below which the request does not fit. */
 static uint64_t needed_limit(const struct ledger_refusal *refusal)
 {
-    return left_enough(refusal) ? refusal->limit : add(refusal->limit, refusal->asked - refusal->fits);
+    return left_enough(refusal) ? refusal->limit : sums_add(refusal->limit, refusal->asked - refusal->fits);
 }
 
 /* True if the card could not serve the request now, whatever the limit. */
@@ -62,14 +66,41 @@ static bool is_short_now(const struct ledgers_card *card, const struct ledger_re
     return card->facts.known && card->facts.free < refusal->asked && refusal->asked <= card->facts.total;
 }
 
+/* What the process had: then, or, if it has no limit, now. */
+static uint64_t own_use(const struct ledgers_process *process, const struct ledger_refusal *refusal)
+{
+    return refusal->limit == LEDGER_UNLIMITED ? process->entry.used : refusal->used;
+}
+
+/* True if the card has less than the process had and asked for: no limit and no other program matters. */
+static bool is_too_small(const struct ledgers_card *card, const struct ledgers_process *process,
+                         const struct ledger_refusal *refusal)
+{
+    return card->facts.known && sums_add(own_use(process, refusal), refusal->asked) > card->facts.total;
+}
+
+/* The most that the administrator lets the caller set. */
+static uint64_t ceiling(const struct ledgers_card *card)
+{
+    struct steer_max max;
+
+    steer_parse_max("none", &max);
+    return steer_ceiling(card, &max);
+}
+
 /* ---- what happened ---- */
 
 static void print_limit(const struct ledgers_process *process, const struct ledger_refusal *refusal)
 {
     char limit[WORDS_TEXT], used[WORDS_TEXT];
 
+    if (refusal->limit == LEDGER_UNLIMITED) {
+        puts("  limit        none");
+        return;
+    }
     printf("  limit        %s", words_size(refusal->limit, limit));
-    if (refusal->bound == RECORDING_LIMIT_JOB)
+    if (refusal->bound == RECORDING_LIMIT_JOB ||
+        (is_kept(refusal) && refusal->limit == process->entry.job_max))
         printf(" for job %s", process->entry.job);
     else if (*process->entry.job)
         fputs(" for this process alone", stdout);
@@ -92,7 +123,8 @@ static void print_holders(const struct ledgers_card *card, const struct ledgers_
     char text[WORDS_TEXT];
     size_t count = 0;
 
-    printf("  held by      this process %s", words_size(refusal->used, text));
+    printf("  held by      this process %s%s", words_size(own_use(process, refusal), text),
+           refusal->limit == LEDGER_UNLIMITED ? " now" : "");
     if (refusal->job_used > refusal->used)
         printf(", others of the job %s", words_size(refusal->job_used - refusal->used, text));
     putchar('\n');
@@ -120,7 +152,7 @@ static void print_idle(const struct ledgers_card *card, const struct ledgers_pro
     for (int i = 0; i < card->count; i++) {
         if (&card->processes[i] == process ||
             (*process->entry.job && !strcmp(card->processes[i].entry.job, process->entry.job)))
-            idle = add(idle, card->processes[i].entry.cached);
+            idle = sums_add(idle, card->processes[i].entry.cached);
     }
     if (idle)
         printf("  idle now     %s, for requests that fit into it\n", words_size(idle, text));
@@ -171,7 +203,7 @@ static void print_card_holders(const struct ledgers_card *card, const struct led
 /* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
 static void print_reserve(const struct ledger_refusal *refusal)
 {
-    const uint64_t counted = add(in_use(refusal), refusal->fits);
+    const uint64_t counted = sums_add(in_use(refusal), refusal->fits);
     char text[WORDS_TEXT];
 
     if (!left_enough(refusal) && refusal->limit >= counted + MIB &&
@@ -180,24 +212,48 @@ static void print_reserve(const struct ledger_refusal *refusal)
                words_size(refusal->limit - counted, text));
 }
 
-static void print_remedy(const struct ledgers_card *card, const struct ledger_refusal *refusal)
+static void print_kept(const struct ledgers_card *card)
+{
+    char bounds[PS_BOUNDS];
+
+    puts("  cause        what is free on the card is kept for other jobs (--min)");
+    for (int i = 0; i < card->count; i++) {
+        if (card->processes[i].entry.min && ps_bounds(card, i, bounds))
+            printf("  kept for     %s\n", bounds);
+    }
+}
+
+static void print_remedy(const struct ledgers_card *card, const struct ledgers_process *process,
+                         const struct ledger_refusal *refusal)
 {
     char text[WORDS_TEXT], total[WORDS_TEXT];
     const uint64_t needed = needed_limit(refusal);
 
+    if (card->facts.known)
+        words_size(card->facts.total, total);
+    if (is_too_small(card, process, refusal)) {
+        printf("  the card     has only %s in all\n", total);
+        return;
+    }
+    if (is_kept(refusal)) {
+        print_kept(card);
+        return;
+    }
     if (left_enough(refusal)) {
-        puts("  cause        not the limit, which left enough: most likely the card was full");
+        puts(refusal->limit == LEDGER_UNLIMITED
+                 ? "  cause        the card was full"
+                 : "  cause        not the limit, which left enough: most likely the card was full");
         if (card->facts.known)
-            printf("  the card     has %s free of %s now\n", words_size(card->facts.free, text),
-                   words_size(card->facts.total, total));
+            printf("  the card     has %s free of %s now\n", words_size(card->facts.free, text), total);
         return;
     }
     printf("  would fit    with a limit about %s higher\n", words_size(needed - refusal->limit, text));
+    if (needed > ceiling(card))
+        puts("               which only the administrator can set (" OPTIONS_ADMIN_FILE ")");
     if (card->facts.known && needed > card->facts.total)
-        printf("  the card     has only %s in all\n", words_size(card->facts.total, total));
+        printf("  the card     has only %s in all\n", total);
     else if (is_short_now(card, refusal))
-        printf("  the card     has only %s free of %s now\n", words_size(card->facts.free, text),
-               words_size(card->facts.total, total));
+        printf("  the card     has only %s free of %s now\n", words_size(card->facts.free, text), total);
 }
 
 static void print_earlier(const struct refusals *refusals)
@@ -233,6 +289,22 @@ static void advise_on_idle(int *count, const struct ledgers_process *process, co
                 (int)process->entry.pid);
 }
 
+/* A job of the caller's that could keep less. */
+static void advise_on_kept(int *count, const struct ledgers_card *card, const struct ledger_refusal *refusal)
+{
+    const uint64_t missing = sums_minus(refusal->asked, refusal->fits);
+
+    for (int i = 0; i < card->count; i++) {
+        const struct ledger_entry *entry = &card->processes[i].entry;
+
+        if (*entry->job && ps_kept(card, entry) >= missing && ledgers_may_change(&card->processes[i])) {
+            why_try(count, "gpucap set %s --min=%lluM", entry->job,
+                    (unsigned long long)((entry->min - missing) / MIB));
+            return;
+        }
+    }
+}
+
 static void print_advice(const struct ledgers_card *card, const struct ledgers_process *process,
                          const struct refusals *refusals)
 {
@@ -241,11 +313,14 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     char before[LEDGER_NAME + 24];
     int count = 0;
 
-    if ((left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card)) {
-        why_try(&count, "gpucap ps   (shows who holds the card)");
-        why_try(&count, "gpucap run --wait=60s ...   (waits until others free memory)");
-    }
-    if (needed > refusal->limit && !(card->facts.known && needed > card->facts.total)) {
+    if (is_too_small(card, process, refusal))
+        return;
+    if (is_kept(refusal))
+        advise_on_kept(&count, card, refusal);
+    if ((left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card))
+        why_try_card(&count, is_kept(refusal));
+    if (needed > refusal->limit && needed <= ceiling(card) &&
+        !(card->facts.known && needed > card->facts.total)) {
         const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
 
         snprintf(before, sizeof(before), "gpucap set %s --max", process->entry.job);
@@ -254,9 +329,9 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
                       : *process->entry.job ? "gpucap run --each"
                                             : "gpucap run --max",
                       needed, is_job ? "" : " ...");
-        if (is_job && refusal->job_used > refusal->used)
-            why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     }
+    if (!left_enough(refusal) && refusal->bound == RECORDING_LIMIT_JOB && refusal->job_used > refusal->used)
+        why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     advise_on_idle(&count, process, refusals);
 }
 
@@ -291,8 +366,9 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     why_apart_print("idle then", refusals.apart);
     print_idle(card, process);
     print_reserve(last);
-    print_remedy(card, last);
-    if (left_enough(last) || is_short_now(card, last))
+    print_remedy(card, process, last);
+    if (!is_too_small(card, process, last) &&
+        ((left_enough(last) && !is_kept(last)) || is_short_now(card, last)))
         print_card_holders(card, process);
     print_earlier(&refusals);
     print_advice(card, process, &refusals);

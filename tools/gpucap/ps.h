@@ -30,6 +30,9 @@ void ps_state(const struct ledger_entry *entry, char state[PS_STATE]);
 #define PS_FIGURES 128
 void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES]);
 
+/* Returns what other jobs leave free for the job of this process now. */
+uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *entry);
+
 /* Writes min and high of the job of a card's process, such as "train-a: min 4.0 GiB (1.2 GiB kept free), high
  * 6.0 GiB", or of the process itself if it has no job. Returns false, with "", if neither is set or the
  * process before is of the same job. */

@@ -165,6 +165,8 @@ const char *recording_limit_name(uint8_t limit)
         return "administrator's limit";
     case RECORDING_LIMIT_CARD:
         return "size of the card";
+    case RECORDING_LIMIT_KEPT:
+        return "min of other jobs";
     default:
         return "limit";
     }

@@ -28,6 +28,12 @@ const char *steer_name(enum ledger_limit limit)
     return limit == LEDGER_MAX ? "max" : limit == LEDGER_MIN ? "min" : "high";
 }
 
+uint64_t steer_ceiling(const struct ledgers_card *card, const struct steer_max *max)
+{
+    return rules_for(&max->ceiling, RULES_NO_ORDINAL, card->uuid,
+                     card->facts.known ? card->facts.total : UINT64_MAX);
+}
+
 /* Returns a min or a high as words_size shows it: none as no limit. */
 static uint64_t shown(enum ledger_limit limit, uint64_t bytes)
 {
@@ -50,8 +56,7 @@ static bool resolve(const struct ledgers_card *card, const struct steer_max *max
                                         : 0;
     if (max->limit == LEDGER_HIGH)
         return true; /* asks for nothing that others have */
-    const uint64_t ceiling = rules_for(&max->ceiling, RULES_NO_ORDINAL, card->uuid,
-                                       card->facts.known ? card->facts.total : UINT64_MAX);
+    const uint64_t ceiling = steer_ceiling(card, max);
     if (*bytes > ceiling) {
         fprintf(err, "gpucap: %s: the administrator allows at most %s (" OPTIONS_ADMIN_FILE ")\n",
                 ledgers_card_name(card), words_size(ceiling, text));

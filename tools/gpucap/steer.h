@@ -20,6 +20,8 @@ struct steer_max {
 
 /* Reads "12G", "50%" or "none", for max, and the administrator's ceiling. 0, or -errno, for size_why. */
 int steer_parse_max(const char *text, struct steer_max *max);
+/* Returns the administrator's ceiling for a card. */
+uint64_t steer_ceiling(const struct ledgers_card *card, const struct steer_max *max);
 /* Returns the limit's name: "max", "min" or "high". */
 const char *steer_name(enum ledger_limit limit);
 

@@ -137,6 +137,14 @@ void why_try(int *count, const char *format, ...)
     putchar('\n');
 }
 
+void why_try_card(int *count, bool is_kept)
+{
+    why_try(count, is_kept ? "gpucap ps   (shows which jobs keep memory free)"
+                           : "gpucap ps   (shows who holds the card)");
+    why_try(count, is_kept ? "gpucap run --wait=60s ...   (waits until they end or keep less)"
+                           : "gpucap run --wait=60s ...   (waits until others free memory)");
+}
+
 void why_try_limit(int *count, const char *before, uint64_t limit, const char *after)
 {
     const uint64_t step = limit >= 4 * GIB ? GIB : 128 * MIB;

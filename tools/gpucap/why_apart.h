@@ -25,6 +25,9 @@ __attribute__((format(printf, 2, 3))) void why_try(int *count, const char *forma
  * GiB on, and below that in steps of 128 MiB. */
 void why_try_limit(int *count, const char *before, uint64_t limit, const char *after);
 
+/* The same for what shows and awaits the memory of others on the card, or what is kept for them. */
+void why_try_card(int *count, bool is_kept);
+
 /* Prints the commands that help where `missing` bytes lay idle. */
 void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing);
 

@@ -60,28 +60,45 @@ static uint64_t card_bytes(const struct refusal *refusal)
                     NULL, 10);
 }
 
+/* True if what is free on the card is kept for other jobs. */
+static bool is_kept(const struct refusal *refusal)
+{
+    return refusal->event->limit == RECORDING_LIMIT_KEPT;
+}
+
 /* True if no limit said no. */
 static bool is_card(const struct refusal *refusal)
 {
-    return refusal->event->limit == RECORDING_LIMIT_CARD;
+    return refusal->event->limit == RECORDING_LIMIT_CARD || is_kept(refusal);
 }
 
-/* True if the card was too small for what this process had and asked for: no other program could have made
- * room. */
+/* What the CUDA context held, if it was measured only after the refusal. */
+static uint64_t context_beside(const struct refusal *refusal)
+{
+    return refusal->state.context ? 0
+                                  : timeline_state_after(refusal->timeline, refusal->timeline->peak).context;
+}
+
+/* What this process had and asked for. */
+static uint64_t needed(const struct refusal *refusal)
+{
+    return timeline_used(&refusal->state) + context_beside(refusal) + refusal->event->bytes;
+}
+
+/* True if the card is too small for that: no other limit and no other program could have made room. */
 static bool is_too_small(const struct refusal *refusal)
 {
     const uint64_t total = card_bytes(refusal);
 
-    return is_card(refusal) && refusal->event->other < refusal->event->bytes && total &&
-           timeline_used(&refusal->state) + refusal->event->bytes > total;
+    return refusal->event->other < refusal->event->bytes && total && needed(refusal) > total;
 }
 
 static uint64_t shortage(const struct refusal *refusal)
 {
     const uint64_t fitted = refusal->event->other;
 
-    if (is_too_small(refusal) && !fitted) /* which is not known */
-        return timeline_used(&refusal->state) + refusal->event->bytes - card_bytes(refusal);
+    if (is_too_small(refusal) && (!is_card(refusal) || !fitted)) /* which is not known */
+        return needed(refusal) - card_bytes(refusal);
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
 }
 
@@ -116,6 +133,9 @@ static void print_card_limit(const struct refusal *refusal)
 
     if (is_too_small(refusal))
         printf("  limit        the card itself, which has %s\n", recording_size(card_bytes(refusal), left));
+    else if (is_kept(refusal))
+        printf("  limit        kept for other jobs (--min); at most %s would have fitted\n",
+               recording_size(refusal->event->other, left));
     else if (refusal->event->other >= refusal->event->bytes)
         puts("  limit        none: it left enough, and the driver refused, or memory came free too late");
     else if (refusal->event->other)
@@ -150,7 +170,9 @@ static void print_used(const struct refusal *refusal)
     char used[RECORDING_TIME];
 
     printf("  in use       %s by this process%s\n", recording_size(timeline_used(&refusal->state), used),
-           refusal->timeline->measured ? "" : " beside its CUDA context (not measured)");
+           !refusal->timeline->measured ? " beside its CUDA context (not measured)"
+           : context_beside(refusal)    ? " beside its CUDA context"
+                                        : "");
 }
 
 static void print_owners(const struct refusal *refusal)
@@ -258,7 +280,7 @@ static void print_idle(const struct refusal *refusal)
  */
 static uint64_t others_have(const struct refusal *refusal)
 {
-    const uint64_t context = refusal->timeline->measured ? 0 : ACCOUNT_CONTEXT_GUESS;
+    const uint64_t context = refusal->timeline->measured ? context_beside(refusal) : ACCOUNT_CONTEXT_GUESS;
     const uint64_t known =
         timeline_used(&refusal->state) + context + refusal->event->other + RESERVE + LITTLE;
 
@@ -278,14 +300,18 @@ static void print_neighbours(const struct refusal *refusal)
         const struct recording_track *other = &refusal->set->tracks[i];
         char idle[RECORDING_TIME];
 
+        const bool is_over = other->offset_ns + other->timeline.end_ns < now;
+
+        /* One that was not closed may have gone on holding what it had last. */
         if (other->file == refusal->track->file || other->offset_ns > now ||
-            other->offset_ns + other->timeline.end_ns < now ||
+            (is_over && refusal->set->recordings[other->file].ended) ||
             other->timeline.device != refusal->timeline->device || shown == NEIGHBOURS)
             continue;
         const struct timeline_state state = timeline_state_after(
             &other->timeline, timeline_steps_until(&other->timeline, now - other->offset_ns));
-        printf("  %-13sprocess %u had %s, of which %s idled\n", shown++ ? "" : "neighbours",
-               refusal->set->recordings[other->file].head.pid, recording_size(timeline_used(&state), used),
+        printf("  %-13sprocess %u %s %s, of which %s idled\n", shown++ ? "" : "neighbours",
+               refusal->set->recordings[other->file].head.pid, is_over ? "last had" : "had",
+               recording_size(timeline_used(&state), used),
                timeline_idle(&state) ? recording_size(timeline_idle(&state), idle) : "nothing");
     }
     if (shown || refusal->event->limit != RECORDING_LIMIT_JOB)
@@ -334,6 +360,7 @@ static void print_remedy(const struct refusal *refusal)
     if (is_card(refusal) && refusal->event->other >= refusal->event->bytes)
         return; /* by all figures it did fit */
     printf(is_too_small(refusal) ? "  would fit    on a card %s larger"
+           : is_kept(refusal)    ? "  would fit    with %s less kept for other jobs"
            : is_card(refusal)    ? "  would fit    with %s more of the card free"
                                  : "  would fit    with a limit %s higher",
            recording_size(short_of, size));
@@ -341,6 +368,17 @@ static void print_remedy(const struct refusal *refusal)
         printf(", or with a batch about %.0f %% smaller",
                100.0 * (double)short_of / (double)activations + 0.5);
     putchar('\n');
+    if (refusal->event->limit == RECORDING_LIMIT_ADMIN && !is_too_small(refusal))
+        puts("               which only the administrator can set (" OPTIONS_ADMIN_FILE ")");
+}
+
+/* The setting that the limit comes from. One process of a job has a limit of its own by --each. */
+static const char *limit_setting(const struct refusal *refusal)
+{
+    const char *job = recording_program(refusal->timeline->recording, RECORDING_JOB_NAME);
+
+    return refusal->event->limit == RECORDING_LIMIT_PROCESS && *job ? "gpucap run --each"
+                                                                    : "gpucap run --max";
 }
 
 static void print_advice(const struct refusal *refusal)
@@ -349,12 +387,12 @@ static void print_advice(const struct refusal *refusal)
     char word[PATH_MAX];
     int count = 0;
 
-    if (is_card(refusal) && !is_too_small(refusal)) {
-        why_try(&count, "gpucap ps   (shows who holds the card)");
-        why_try(&count, "gpucap run --wait=60s ...   (waits until others free memory)");
-    } else if (!is_card(refusal) && refusal->state.limit != TIMELINE_NO) {
-        why_try_limit(&count, "gpucap run --max", refusal->state.limit + missing + RESERVE, " ...");
-    }
+    if (is_card(refusal) && !is_too_small(refusal))
+        why_try_card(&count, is_kept(refusal));
+    else if (!is_too_small(refusal) && refusal->event->limit != RECORDING_LIMIT_ADMIN &&
+             refusal->state.limit != TIMELINE_NO &&
+             (!card_bytes(refusal) || refusal->state.limit + missing <= card_bytes(refusal)))
+        why_try_limit(&count, limit_setting(refusal), refusal->state.limit + missing + RESERVE, " ...");
     if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= missing &&
         options_find("wait", 4) >= 0)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");

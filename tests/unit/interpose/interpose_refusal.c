@@ -97,6 +97,12 @@ enum recording_limit device_limit_kind(const struct device *of)
     return fake.kind;
 }
 
+struct device *device_listed(CUdevice ordinal)
+{
+    (void)ordinal;
+    return device.ledger ? &device : NULL;
+}
+
 int device_free_bytes(struct device *of, uint64_t *bytes)
 {
     (void)of;
@@ -513,6 +519,12 @@ static void test_a_full_card_and_memory_kept_for_others_are_told_apart(void)
     refusal_say(&device, REFUSAL_PROGRAM, 4 * MIB);
     expect_said(
         "out of memory on device 0: asked for 4M; 64M of the card are kept for other jobs (their min)\n");
+    TEST_ASSERT_EQUAL_UINT64(RECORDING_LIMIT_KEPT, got.entry.bound);
+    fake.free_on_card = 2 * MIB; /* less than was asked for: nothing that is kept made a difference */
+    fake.ms += 1000;
+    refusal_say(&device, REFUSAL_PROGRAM, 4 * MIB);
+    expect_said("out of memory on device 0: asked for 4M, the card has 2M free (max leaves 4M)\n"
+                "  who holds the card: `gpucap ps`\n");
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
     expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n");
@@ -522,26 +534,42 @@ static void test_what_is_kept_from_a_process_without_limit_is_said_unless_the_ca
 {
     in_ledger();
     atomic_store(&events_on, true);
-    fake.kept = 64 * MIB;
+    fake.kept = 30 * MIB;
     fake.free_on_card = 32 * MIB;
     refusal_say_kept(&device, 32 * MIB + 1);
     expect_said("");
     TEST_ASSERT_EQUAL_INT(1, got.entries);
+    TEST_ASSERT_EQUAL_UINT64(RECORDING_LIMIT_CARD, got.entry.bound);
+    TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.entry.fits);
     refusal_say_kept(&device, 32 * MIB);
     expect_said(
-        "out of memory on device 0: asked for 32M; 64M of the card are kept for other jobs (their min)\n");
+        "out of memory on device 0: asked for 32M; 30M of the card are kept for other jobs (their min)\n");
     refusal_say_kept(&device, 32 * MIB);
     expect_said("");
     TEST_ASSERT_EQUAL_INT(3, got.entries);
     TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.entry.asked);
     TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, got.entry.limit);
-    TEST_ASSERT_EQUAL_UINT64(RECORDING_LIMIT_CARD, got.entry.bound);
+    TEST_ASSERT_EQUAL_UINT64(RECORDING_LIMIT_KEPT, got.entry.bound);
+    TEST_ASSERT_EQUAL_UINT64(2 * MIB, got.entry.fits);
     TEST_ASSERT_EQUAL_UINT64(20 * MIB, got.entry_apart[RECORDING_APART_CARDS]);
-    TEST_ASSERT_EQUAL_UINT(RECORDING_LIMIT_CARD, got.refusal.limit);
+    TEST_ASSERT_EQUAL_UINT(RECORDING_LIMIT_KEPT, got.refusal.limit);
     TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.refusal.bytes);
 }
 
-static void test_a_full_card_is_only_recorded(void)
+static void test_a_full_card_is_noted_for_why(void)
+{
+    in_ledger();
+    fake.free_on_card = 8 * MIB;
+    refusal_note_full(0, 32 * MIB);
+    expect_said("");
+    TEST_ASSERT_EQUAL_INT(1, got.entries);
+    TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.entry.asked);
+    TEST_ASSERT_EQUAL_UINT64(8 * MIB, got.entry.fits);
+    TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, got.entry.limit);
+    TEST_ASSERT_EQUAL_UINT64(RECORDING_LIMIT_CARD, got.entry.bound);
+}
+
+static void test_a_full_card_without_a_ledger_is_only_recorded(void)
 {
     refusal_note_full(0, 32 * MIB);
     TEST_ASSERT_EQUAL_INT(0, got.notes);
@@ -571,6 +599,7 @@ int main(void)
     RUN_TEST(test_a_recording_says_whose_limit_it_was);
     RUN_TEST(test_a_full_card_and_memory_kept_for_others_are_told_apart);
     RUN_TEST(test_what_is_kept_from_a_process_without_limit_is_said_unless_the_card_is_full);
-    RUN_TEST(test_a_full_card_is_only_recorded);
+    RUN_TEST(test_a_full_card_is_noted_for_why);
+    RUN_TEST(test_a_full_card_without_a_ledger_is_only_recorded);
     return UNITY_END();
 }

@@ -7,8 +7,8 @@ const KIND_MALLOC = 1, KIND_IMPORT = 7;
 const KINDS = ['other', 'cudaMalloc', 'cudaMallocAsync', 'cuMemCreate', 'array', 'graph', 'managed', 'imported'];
 const HAS_ADDRESS = kind => kind !== 3 && kind !== 4 && kind !== 5; // these have handles
 const STITCH = 5, LEND = 7, BORROW = 8, WAIT = 9, REFUSAL = 10;
-const LIMITS = ['limit', 'limit of the process', 'limit of the job', "administrator's limit", 'size of the card'];
-const LIMIT_CARD = 4;
+const LIMITS = ['limit', 'limit of the process', 'limit of the job', "administrator's limit", 'size of the card', 'min of other jobs'];
+const LIMIT_CARD = 4, LIMIT_KEPT = 5; // no limits of the process or its job
 
 function fromBase64(text) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);

@@ -220,14 +220,14 @@ function drawLimit(context, lane, page, layout, scale, most, colours) {
 function fitText(mark) {
   if (mark.limit === LIMIT_CARD && mark.other >= mark.bytes) return 'the driver refused, though enough was left';
   const fitted = mark.other ? 'at most ' + bytesText(mark.other) + ' would have fitted' : 'nothing was left';
-  return mark.limit === LIMIT_CARD ? 'the card itself was full: ' + fitted : fitted;
+  return (mark.limit === LIMIT_CARD ? 'the card itself was full: ' : mark.limit === LIMIT_KEPT ? 'what is free on the card is kept for other jobs: ' : '') + fitted;
 }
 
 function markText(mark) {
   const track = mark.track, tag = mark.tag ? ' (' + tagText(track, mark.tag) + ')' : '', who = ownerText(track, mark.owner) + tag;
   const pid = mark.other && mark.other < 2 ** 31 ? 'process ' + mark.other : mark.type === LEND ? 'a process or command that is not known' : 'another process';
   switch (mark.type) {
-    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + fitText(mark) + ' (' + LIMITS[mark.limit < 5 ? mark.limit : 0] + ')' + (mark.idle ? '; ' + mark.idle : '');
+    case REFUSAL: return 'refused: ' + bytesText(mark.bytes) + ' for ' + who + ', ' + fitText(mark) + ' (' + LIMITS[mark.limit < LIMITS.length ? mark.limit : 0] + ')' + (mark.idle ? '; ' + mark.idle : '');
     case WAIT: return 'waited ' + spanText(mark.other) + ' for ' + bytesText(mark.bytes) + ' for ' + who;
     case LEND: return 'lent ' + bytesText(mark.bytes) + ' to ' + pid;
     case BORROW: return 'borrowed ' + bytesText(mark.bytes) + ' from ' + pid;

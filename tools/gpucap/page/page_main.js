@@ -61,7 +61,7 @@ function refusalSentence(mark, count) {
   const who = nameText(mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner));
   const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
   const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? whichText(mark.track) + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
-    ' (' + who + '), and ' + fitText(mark) + '. ' + 'In use: ' + (mark.limit === LIMIT_CARD ? bytesText(used) + (series.tracks ? '' : ' by this process') : ofText(used, limit) + ' (' + which + ')') + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
+    ' (' + who + '), and ' + fitText(mark) + '. ' + 'In use: ' + (mark.limit === LIMIT_CARD || mark.limit === LIMIT_KEPT ? bytesText(used) + (series.tracks ? '' : ' by this process') : ofText(used, limit) + ' (' + which + ')') + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
     (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
     (mark.idle ? ' ' + mark.idle + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
