@@ -226,7 +226,7 @@ static void test_view_is_a_picture_of_80_columns_and_24_lines(void)
         expect_narrow(result.out);
         for (const char *c = result.out; *c; c++)
             lines += *c == '\n';
-        TEST_ASSERT_TRUE_MESSAGE(lines >= 20 && lines <= 24, result.out);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(23, lines, result.out); /* and the shell's next one */
         TEST_ASSERT_NULL_MESSAGE(strchr(result.out, '\033'), "no colour without a terminal");
         cli_expect_out("limit 8.0 GiB", &result);
         cli_expect_out(" activations  ", &result);
@@ -235,6 +235,32 @@ static void test_view_is_a_picture_of_80_columns_and_24_lines(void)
         spawn_result_free(&result);
         spawn_env_free(env);
     }
+}
+
+static void test_view_fits_a_narrow_terminal(void)
+{
+    struct spawn_env *env = cli_env();
+    int lines = 0;
+
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    spawn_env_set(env, "FILE", first);
+    spawn_env_set(env, "TERM", "dumb");
+    spawn_env_set(env, "LC_ALL", "C");
+    struct spawn_result result =
+        spawn_run(env,
+                  (const char *[]){"script", "-qec", "stty cols 40 rows 24; \"$CLI\" view \"$FILE\"",
+                                   "/dev/null", NULL},
+                  NULL);
+    spawn_env_free(env);
+    if (result.status == 127) {
+        spawn_result_free(&result);
+        TEST_IGNORE_MESSAGE("there is no script(1) here");
+    }
+    cli_expect_out("limit 8.0 GiB", &result);
+    for (const char *line = strtok(result.out, "\r\n"); line; line = strtok(NULL, "\r\n"), lines++)
+        TEST_ASSERT_TRUE_MESSAGE(strlen(line) <= 40, line);
+    TEST_ASSERT_EQUAL_INT(23, lines);
+    spawn_result_free(&result);
 }
 
 static void test_page_is_one_file_that_loads_nothing(void)
@@ -607,6 +633,7 @@ int main(void)
 #endif
     RUN_TEST(test_why_explains_a_refusal_with_its_neighbours);
     RUN_TEST(test_view_is_a_picture_of_80_columns_and_24_lines);
+    RUN_TEST(test_view_fits_a_narrow_terminal);
     RUN_TEST(test_odd_recordings_read_well);
     RUN_TEST(test_a_card_that_one_process_fills_is_not_blamed_on_others);
     RUN_TEST(test_what_cannot_help_is_not_suggested);

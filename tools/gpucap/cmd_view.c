@@ -22,8 +22,10 @@
 #define WIDTH_MOST  400
 #define LINES_LEAST 14
 #define LINES_MOST  100
-#define ABOVE_BELOW 8 /* lines that are not the picture */
-#define LABELS      5 /* of sizes, about */
+#define ABOVE_BELOW 6 /* lines that are neither picture nor legend; the last one is the shell's */
+#define ROWS_LEAST  6
+#define NARROW      80 /* columns below which a refusal takes two lines */
+#define LABELS      5  /* of sizes, about */
 #define EIGHTHS     8
 #define LEGEND_NAME 28      /* characters */
 #define MARKS_WORDS 19      /* columns of what the marks mean */
@@ -210,10 +212,10 @@ static void print_times(const struct picture *picture, uint64_t end_ns)
            to);
 }
 
-static void print_legend(const struct picture *picture)
+static void print_legend(FILE *out, const struct picture *picture)
 {
     const struct columns *columns = picture->columns;
-    int column = printf("%*s", LABEL, "");
+    int column = fprintf(out, "%*s", LABEL, "");
     bool refused = false, waited = false;
     char cut[WORDS_CUT];
 
@@ -224,23 +226,42 @@ static void print_legend(const struct picture *picture)
 
         if (g < COLUMNS_GROUPS && (!name || !columns->most[g]))
             continue;
-        if (column + length > picture->screen.width && column > LABEL) {
-            putchar('\n');
-            column = printf("%*s", LABEL, "");
-        }
+        if (column + length > picture->screen.width && column > LABEL)
+            column = fprintf(out, "\n%*s", LABEL, "") - 1;
         if (picture->screen.colour && g < COLUMNS_GROUPS)
-            printf("\033[38;5;%dm%s\033[0m", group_colours[g], picture->screen.unicode ? "█" : "#");
+            fprintf(out, "\033[38;5;%dm%s\033[0m", group_colours[g], picture->screen.unicode ? "█" : "#");
         else
-            fputs(picture->screen.colour ? "·" : plain_cell(picture, g), stdout);
-        column += 1 + printf(" %s  ", name);
+            fputs(picture->screen.colour ? "·" : plain_cell(picture, g), out);
+        column += 1 + fprintf(out, " %s  ", name);
     }
     for (int i = 0; i < columns->width; i++) {
         refused = refused || columns->columns[i].refusals;
         waited = waited || columns->columns[i].waits;
     }
     if ((refused || waited) && column + MARKS_WORDS > picture->screen.width)
-        printf("\n%*s", LABEL, "");
-    printf("%s%s\n", refused ? "! refused  " : "", waited ? "~ waited" : "");
+        fprintf(out, "\n%*s", LABEL, "");
+    fprintf(out, "%s%s\n", refused ? "! refused  " : "", waited ? "~ waited" : "");
+}
+
+/* Returns the legend, to be freed, and leaves the picture the lines that it does not need. NULL: no memory.
+ */
+static char *make_legend(struct picture *picture)
+{
+    char *legend = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&legend, &bytes);
+
+    if (!out)
+        return NULL;
+    print_legend(out, picture);
+    if (fclose(out))
+        return NULL;
+    picture->height = picture->screen.lines - ABOVE_BELOW - (picture->screen.width < NARROW);
+    for (const char *c = legend; *c; c++)
+        picture->height -= *c == '\n';
+    if (picture->height < ROWS_LEAST)
+        picture->height = ROWS_LEAST;
+    return legend;
 }
 
 static const struct recording_event *last_refusal(const struct timeline *timeline)
@@ -252,12 +273,24 @@ static const struct recording_event *last_refusal(const struct timeline *timelin
     return NULL;
 }
 
-static void print_refusal(const struct recording_event *refusal)
+static void print_refusal(const struct recording_event *refusal, int width)
 {
-    char size[RECORDING_TIME], at[RECORDING_TIME];
+    char size[RECORDING_TIME], at[RECORDING_TIME], text[128];
 
-    printf("Refused %s at %s (%s): gpucap why explains it\n", recording_size(refusal->bytes, size),
-           recording_time(refusal->time_ns, at), recording_limit_name(refusal->limit));
+    snprintf(text, sizeof(text), "Refused %s at %s", recording_size(refusal->bytes, size),
+             recording_time(refusal->time_ns, at));
+    printf(width < NARROW ? "%s:\ngpucap why tells (%s)\n" : "%s (%s): gpucap why explains it\n", text,
+           recording_limit_name(refusal->limit));
+}
+
+static void print_title(const struct recording_set *set, const struct recording_track *track, int width)
+{
+    char card[RECORDING_CARD], title[WORDS_CUT], line[2 * WORDS_CUT];
+
+    snprintf(line, sizeof(line), "%s  (%u, %s)",
+             words_cut(recording_set_title(set, track->file), width / 2, title),
+             set->recordings[track->file].head.pid, recording_set_card(track, card));
+    puts(words_cut(line, width, title));
 }
 
 static int show_track(const struct recording_set *set, const struct recording_track *track,
@@ -266,15 +299,20 @@ static int show_track(const struct recording_set *set, const struct recording_tr
     const struct timeline *timeline = &track->timeline;
     const enum timeline_by by = timeline_best_by(timeline, timeline->peak);
     const struct recording_event *refusal = last_refusal(timeline);
-    char sentence[RECORDING_SENTENCE], card[RECORDING_CARD], title[WORDS_CUT];
+    char sentence[RECORDING_SENTENCE], *legend;
     struct columns columns;
 
     if (!columns_open(&columns, timeline, by, screen->width - LABEL - 1))
         return cli_fail("view: no memory");
-    struct picture picture = {&columns, *screen, screen->lines - ABOVE_BELOW,
-                              columns.peak ? columns.peak
-                              : refusal    ? refusal->bytes
-                                           : 1};
+    struct picture picture = {.columns = &columns,
+                              .screen = *screen,
+                              .most = columns.peak ? columns.peak
+                                      : refusal    ? refusal->bytes
+                                                   : 1};
+    if (!(legend = make_legend(&picture))) {
+        columns_close(&columns);
+        return cli_fail("view: no memory");
+    }
     for (int i = 0; i < columns.width; i++) {
         const uint64_t limit = columns.columns[i].limit;
 
@@ -283,16 +321,16 @@ static int show_track(const struct recording_set *set, const struct recording_tr
             picture.most = limit;
     }
     picture.most += picture.most / 24 + 1; /* the highest line is not the uppermost */
-    printf("%s  (%u, %s)\n", words_cut(recording_set_title(set, track->file), screen->width / 2, title),
-           set->recordings[track->file].head.pid, recording_set_card(track, card));
+    print_title(set, track, screen->width);
     recording_sentence(timeline, sentence);
     recording_print_cut(sentence, screen->width);
     print_marks(&picture);
     print_rows(&picture);
     print_times(&picture, timeline->end_ns);
-    print_legend(&picture);
+    fputs(legend, stdout);
+    free(legend);
     if (refusal)
-        print_refusal(refusal);
+        print_refusal(refusal, screen->width);
     columns_close(&columns);
     return 0;
 }
