@@ -104,16 +104,16 @@ static void expect_summary(const char *max, const char *script, int status, cons
 static void test_with_a_summary_the_end_of_the_program_is_that_of_the_command(void)
 {
     expect_summary("--max=2G", "exit 7", 7,
-                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+                   "gpucap: g: no summary: it has used no GPU, or its ledger is not there\n");
     expect_summary("--max=2G", "kill -KILL $$", 128 + 9,
-                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+                   "gpucap: g: no summary: it has used no GPU, or its ledger is not there\n");
     expect_summary("--max=2G", "(sleep 0.1; exit 3) & exit 7", 7,
-                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+                   "gpucap: g: no summary: it has used no GPU, or its ledger is not there\n");
     /* A signal for the command goes to the program. */
     expect_summary("--max=2G", "trap 'exit 6' INT; kill -INT $PPID; while :; do sleep 0.01; done", 6,
-                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+                   "gpucap: g: no summary: it has used no GPU, or its ledger is not there\n");
     expect_summary("--max=2G", "trap 'exit 5' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", 5,
-                   "gpucap: g: it has used no GPU, or its ledger was removed while it ran\n");
+                   "gpucap: g: no summary: it has used no GPU, or its ledger is not there\n");
 }
 
 #ifdef HAS_WALK

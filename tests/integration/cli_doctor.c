@@ -215,6 +215,26 @@ static void test_ledger_folder_that_others_can_use_is_named(void)
     spawn_env_free(env);
 }
 
+static void test_ledger_folder_without_room_is_a_problem(void)
+{
+    struct spawn_env *env = healthy_env();
+
+    TEST_ASSERT_EQUAL_INT(0, mkdir(members_folder(), 0700));
+    struct spawn_result result = spawn_run(
+        env,
+        (const char *[]){"unshare", "-Urm", "sh", "-c",
+                         "mount -t tmpfs -o size=64k,mode=700 none \"$0\" || exit 77; exec \"$@\"",
+                         members_folder(), spawn_build_path("gpucap"), "doctor", "--sim=1x2G", NULL},
+        NULL);
+    const bool allowed = strstr(result.out, "result ") != NULL;
+    if (allowed)
+        cli_expect_out(" has no room for a card's ledger (512 KiB)", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+    if (!allowed)
+        TEST_IGNORE_MESSAGE("no file system may be mounted here");
+}
+
 static void test_ledger_that_cannot_be_used_is_a_problem(void)
 {
     struct spawn_env *env = healthy_env();
@@ -271,6 +291,7 @@ int main(void)
     RUN_TEST(test_ledgers_and_their_processes_are_counted);
     RUN_TEST(test_processes_whose_ledger_was_removed_are_named);
     RUN_TEST(test_ledger_folder_that_others_can_use_is_named);
+    RUN_TEST(test_ledger_folder_without_room_is_a_problem);
     RUN_TEST(test_ledger_that_cannot_be_used_is_a_problem);
     RUN_TEST(test_bad_arguments_are_refused);
     return UNITY_END();

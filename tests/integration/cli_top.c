@@ -273,7 +273,10 @@ static void test_interrupt_ends_a_question_too(void)
 static void test_unknown_terminal_is_refused(void)
 {
     start_top("no-such-terminal");
-    screen_await(&screen, "the terminal 'no-such-terminal' is not known here", true);
+    screen_await(&screen, "the terminal 'no-such-terminal' cannot show it", true);
+    TEST_ASSERT_EQUAL_INT(125, screen_end(&screen));
+    start_top("dumb");
+    screen_await(&screen, "the terminal 'dumb' cannot show it", true);
     TEST_ASSERT_EQUAL_INT(125, screen_end(&screen));
 }
 

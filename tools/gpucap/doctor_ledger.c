@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+#define LEDGER_ROOM (UINT64_C(512) << 10) /* a ledger takes a little less */
 
 /* Says what is wrong with the folder; false if nothing in it can be used. */
 static bool check_folder(struct doctor_report *report, const char *path)
@@ -41,6 +44,17 @@ static bool check_folder(struct doctor_report *report, const char *path)
     return false;
 }
 
+/* Small file systems are usual in containers (/dev/shm). */
+static void check_room(struct doctor_report *report, const char *path)
+{
+    struct statvfs room;
+
+    if (statvfs(path, &room) == 0 && (uint64_t)room.f_bavail * room.f_frsize < LEDGER_ROOM)
+        doctor_problem(report, "ledger",
+                       "%s has no room for a card's ledger (512 KiB): name another folder by GPUCAP_LEDGER",
+                       path);
+}
+
 /* The folder is not there yet: can the first program make it? */
 static void check_absent_folder(struct doctor_report *report, const char *path)
 {
@@ -55,6 +69,8 @@ static void check_absent_folder(struct doctor_report *report, const char *path)
                        strerror(errno));
     else
         doctor_line("ledger", "%s: none yet; the first program under gpucap makes it", path);
+    if (slash)
+        check_room(report, parent);
 }
 
 static void check_card_ledgers(struct doctor_report *report, const char *path)
@@ -74,6 +90,8 @@ static void check_card_ledgers(struct doctor_report *report, const char *path)
         else
             doctor_problem(report, "ledger", "%s", card->why);
     }
+    if (!ledgers.count)
+        check_room(report, path);
     ledgers_close(&ledgers);
 }
 

@@ -83,7 +83,7 @@ static void print_summary(const char *job, const char *driver)
         }
     }
     if (!cards)
-        fprintf(stderr, "gpucap: %s: it has used no GPU, or its ledger was removed while it ran\n", job);
+        fprintf(stderr, "gpucap: %s: no summary: it has used no GPU, or its ledger is not there\n", job);
     ledgers_close(&ledgers);
 }
 

@@ -268,10 +268,11 @@ int part_show(struct ledgers *ledgers)
     int status;
 
     setlocale(LC_ALL, "");
-    SCREEN *screen = newterm(NULL, stdout, stdin);
+    const char *term = getenv("TERM");
+    SCREEN *screen = term && !strcmp(term, "dumb") ? NULL : newterm(NULL, stdout, stdin);
     if (!screen)
-        return cli_fail("top: the terminal '%s' is not known here (TERM); `gpucap ps` needs none",
-                        getenv("TERM") ? getenv("TERM") : "");
+        return cli_fail("top: the terminal '%s' cannot show it (TERM); `gpucap ps` needs none",
+                        term ? term : "");
     catch_signals();
     set_escdelay(25);
     cbreak();
