@@ -55,17 +55,10 @@ static struct got {
 
 /* ---- the rest of the library ---- */
 
-atomic_bool driver_bound = true;
-struct driver_table driver_entries;
 static atomic_int mode = LIBRARY_ON;
 _Atomic(atomic_int *) library_state = &mode;
 bool library_limited = true;
 _Atomic uint64_t pool_given_back;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 enum library_mode library_begin(void)
 {
@@ -259,6 +252,12 @@ CUdevice drivers_pools_card(CUmemoryPool pool)
     return pool == POOL ? fake.pool_card : DRIVERS_POOLS_UNKNOWN;
 }
 
+struct drivers_pool *drivers_pools_current(CUdevice ordinal)
+{
+    (void)ordinal;
+    return (struct drivers_pool *)0x201;
+}
+
 struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
 {
     (void)ordinal;
@@ -344,13 +343,6 @@ static CUresult pop(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-static CUresult current_pool(CUmemoryPool *pool, CUdevice ordinal)
-{
-    (void)ordinal;
-    *pool = (CUmemoryPool)0x201;
-    return CUDA_SUCCESS;
-}
-
 static CUresult memory_info(size_t *free_bytes, size_t *total)
 {
     *total = LIMIT;
@@ -381,7 +373,6 @@ void setUp(void)
     driver.cuStreamGetCtx = context_of_stream;
     driver.cuCtxPushCurrent_v2 = push;
     driver.cuCtxPopCurrent_v2 = pop;
-    driver.cuDeviceGetMemPool = current_pool;
     driver.cuStreamQuery = query;
     driver.cuMemGetInfo_v2 = memory_info;
     got = (struct got){0};

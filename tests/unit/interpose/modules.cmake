@@ -31,7 +31,7 @@ interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.
 interpose_unit(interpose_account_job LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
 target_sources(interpose_account_job PRIVATE $<TARGET_OBJECTS:ledger_support>)
 interpose_unit(interpose_blocks MODULES account/blocks.c)
-interpose_unit(interpose_route LEDGER MODULES route.c account/account.c account/blocks.c account/limit.c account/mappings.c
+interpose_unit(interpose_route LEDGER DRIVER MODULES route.c account/account.c account/blocks.c account/limit.c account/mappings.c
   base/lock.c base/process.c)
 target_link_options(interpose_route PRIVATE -Wl,--wrap=mmap)
 interpose_unit(interpose_drivers_pools DRIVER MODULES account/drivers_pools.c base/lock.c base/process.c)
