@@ -8,6 +8,8 @@
 #include "interpose/base/sums.h"
 
 #define SIZING_MS     3000                /* limit for another process to make its first context */
+#define SIZING_ALL_MS 30000               /* the same for all that try one after the other */
+#define SIZING_NAP_MS 20                  /* between two checks whether that process is alive */
 #define CONTEXT_LEAST (UINT64_C(1) << 20) /* figures outside are ignored */
 #define CONTEXT_MOST  (UINT64_C(8) << 30)
 
@@ -69,24 +71,31 @@ void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
     atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
 }
 
+/* Of many processes that wait, one goes on when the first takes too long; the others then wait for that
+ * one. */
 uint64_t ledger_context_bytes(struct ledger *ledger)
 {
-    const uint64_t until = clock_ms() + SIZING_MS;
+    const uint64_t last = clock_ms() + SIZING_ALL_MS;
     const uint32_t own = (uint32_t)ledger->slot + 1;
+    uint64_t until = 0;
+    uint32_t seen = 0;
 
     for (;;) {
-        const uint64_t known = atomic_load(&ledger->file->context_bytes);
-        uint32_t other = atomic_load(&ledger->file->sizing);
+        uint32_t other = atomic_load(&ledger->file->sizing); /* first: it is cleared after the next is set */
+        const uint64_t known = atomic_load(&ledger->file->context_bytes), now = clock_ms();
 
         if (known >= CONTEXT_LEAST && known <= CONTEXT_MOST)
             return known;
+        if (other != seen)
+            until = now + SIZING_MS;
+        seen = other;
         if (other == 0 || other == own || other > LEDGER_SLOTS || !ledger_alive(ledger, (int)other - 1) ||
-            clock_ms() > until) {
+            now > until || now > last) {
             if (atomic_compare_exchange_strong(&ledger->file->sizing, &other, own))
                 return 0;
             continue;
         }
-        ledger_sleep(&ledger->file->sizing, other, 1);
+        ledger_sleep(&ledger->file->sizing, other, SIZING_NAP_MS);
     }
 }
 
@@ -96,7 +105,8 @@ void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes)
 
     if (bytes > atomic_load(&ledger->file->context_bytes))
         atomic_store(&ledger->file->context_bytes, bytes);
-    atomic_compare_exchange_strong(&ledger->file->sizing, &own, 0);
+    if (atomic_compare_exchange_strong(&ledger->file->sizing, &own, 0))
+        ledger_wake_all(&ledger->file->sizing);
 }
 
 void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *refusal,

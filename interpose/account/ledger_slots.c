@@ -22,11 +22,16 @@ void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout
     syscall(SYS_futex, word, FUTEX_WAIT, value, &span, NULL, 0);
 }
 
+void ledger_wake_all(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 uint32_t ledger_rouse(_Atomic uint32_t *word)
 {
     const uint32_t value = atomic_fetch_add(word, 1) + 1;
 
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    ledger_wake_all(word);
     return value;
 }
 
@@ -38,7 +43,7 @@ void ledger_tell_freed(struct ledger *ledger)
     while (!atomic_compare_exchange_weak(word, &before, (before | 1) + 1))
         ;
     if (before & 1)
-        syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+        ledger_wake_all(word);
 }
 
 void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms)

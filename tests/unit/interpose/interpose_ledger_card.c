@@ -392,9 +392,48 @@ static void test_people_see_who_waits_for_the_card(void)
     TEST_ASSERT_FALSE(entry.waiting);
 }
 
+/* ---- the size of a context ---- */
+
+#define SIZE  (UINT64_C(300) << 20)
+#define LOOKS 9
+
+/* A second passes at each look at the clock, and every two seconds another process tries to make a context;
+ * the last one succeeds. */
+static struct {
+    struct ledger *tries[2]; /* NULL: the clock is the real one */
+    unsigned looks;
+} hurry;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    if (!hurry.tries[0])
+        return __real_clock_gettime(clock, now);
+    *now = (struct timespec){.tv_sec = ++hurry.looks};
+    if (hurry.looks == LOOKS)
+        ledger_set_context_bytes(hurry.tries[0], SIZE);
+    else if (hurry.looks < LOOKS && hurry.looks % 2 == 0)
+        atomic_store(&hurry.tries[0]->file->sizing, (uint32_t)hurry.tries[hurry.looks / 2 % 2]->slot + 1);
+    return 0;
+}
+
+static void test_each_process_that_tries_to_make_a_context_is_waited_for(void)
+{
+    struct ledger *waiting = test_join(JOB, 1000), *other = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_context_bytes(other));
+    hurry.tries[1] = other;
+    hurry.tries[0] = test_join(JOB, 1000);
+    const uint64_t bytes = ledger_context_bytes(waiting);
+    hurry.tries[0] = NULL;
+    TEST_ASSERT_EQUAL_UINT64(SIZE, bytes);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_each_process_that_tries_to_make_a_context_is_waited_for);
     RUN_TEST(test_without_a_min_nothing_is_kept);
     RUN_TEST(test_the_unused_part_of_a_min_is_kept_from_others_and_not_from_its_owner);
     RUN_TEST(test_of_two_owners_each_keeps_what_the_other_has_not_used);

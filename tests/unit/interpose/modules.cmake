@@ -116,6 +116,7 @@ foreach(part "" _members _card _wait _files _death)
   interpose_unit(interpose_ledger${part} LEDGER)
   target_sources(interpose_ledger${part} PRIVATE $<TARGET_OBJECTS:ledger_support>)
 endforeach()
+target_link_options(interpose_ledger_card PRIVATE -Wl,--wrap=clock_gettime)
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
 
 # What blocks, pools and owners are known.
