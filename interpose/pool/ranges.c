@@ -33,6 +33,14 @@ static void settle(struct ranges *r, struct range *node)
         range_hole_add(r, node);
 }
 
+/* Gives a node that is in no list its state, free or hole. The epoch of a hole is never read. */
+static void become(struct ranges *r, struct range *node, enum range_state state, uint64_t epoch)
+{
+    node->state = state;
+    node->epoch = epoch;
+    settle(r, node);
+}
+
 /* Removes a node from its lists and cuts it down to [start, start + bytes). The parts cut off return to the
  * lists with the same state and age. */
 static struct range *carve(struct ranges *r, struct range *node, uint64_t start, uint64_t bytes)
@@ -123,9 +131,7 @@ struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint6
 
 struct range *ranges_take_at(struct ranges *r, uint64_t start, uint64_t bytes)
 {
-    struct range *node = ranges_at(r, start);
-
-    return make_live(r, carve(r, node, start, bytes));
+    return make_live(r, carve(r, ranges_at(r, start), start, bytes));
 }
 
 void ranges_give(struct ranges *r, struct range *range, uint64_t epoch)
@@ -134,26 +140,17 @@ void ranges_give(struct ranges *r, struct range *range, uint64_t epoch)
         ranges_give(r->unmoved, range->twin, 0);
     r->live_bytes -= range->bytes;
     r->live_count--;
-    range->state = RANGE_FREE;
-    range->epoch = epoch;
-    settle(r, range);
+    become(r, range, RANGE_FREE, epoch);
 }
 
 void ranges_map(struct ranges *r, uint64_t start, uint64_t bytes, uint64_t epoch)
 {
-    struct range *node = carve(r, ranges_at(r, start), start, bytes);
-
-    node->state = RANGE_FREE;
-    node->epoch = epoch;
-    settle(r, node);
+    become(r, carve(r, ranges_at(r, start), start, bytes), RANGE_FREE, epoch);
 }
 
 void ranges_unmap(struct ranges *r, uint64_t start, uint64_t bytes)
 {
-    struct range *node = carve(r, ranges_at(r, start), start, bytes);
-
-    node->state = RANGE_HOLE;
-    settle(r, node);
+    become(r, carve(r, ranges_at(r, start), start, bytes), RANGE_HOLE, 0);
 }
 
 void ranges_retire(struct ranges *r, uint64_t start, uint64_t bytes)
@@ -163,19 +160,12 @@ void ranges_retire(struct ranges *r, uint64_t start, uint64_t bytes)
 
 void ranges_revive(struct ranges *r, uint64_t start, uint64_t epoch)
 {
-    struct range *node = ranges_at(r, start);
-
-    node->state = RANGE_FREE;
-    node->epoch = epoch;
-    settle(r, node);
+    become(r, ranges_at(r, start), RANGE_FREE, epoch);
 }
 
 void ranges_unmap_dead(struct ranges *r, uint64_t start)
 {
-    struct range *node = ranges_at(r, start);
-
-    node->state = RANGE_HOLE;
-    settle(r, node);
+    become(r, ranges_at(r, start), RANGE_HOLE, 0);
 }
 
 /* Returns the largest free range of one zone. */
