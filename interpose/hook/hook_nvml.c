@@ -41,12 +41,10 @@ void *hooks_for_nvml(const char *name, void *address)
 {
     void *hook = nvml_open() ? hooks_find_nvml(name) : NULL;
 
+    void *const real = hook == (void *)nvmlDeviceGetMemoryInfo ? (void *)nvml.memory : (void *)nvml.memory_v2;
+
     /* Only for the library that we have loaded ourselves. */
-    if (hook == (void *)nvmlDeviceGetMemoryInfo && address == (void *)nvml.memory)
-        return hook;
-    if (hook == (void *)nvmlDeviceGetMemoryInfo_v2 && address == (void *)nvml.memory_v2)
-        return hook;
-    return address;
+    return hook && address == real ? hook : address;
 }
 
 /* Returns true if the entry of CUDA_VISIBLE_DEVICES names the card. */
