@@ -475,10 +475,9 @@ void fence_wait_end(struct fence *fence, uint64_t epoch, bool success)
     lock_release(&fence->lock);
 }
 
-int fence_wait(struct fence *fence, uint64_t epoch)
+/* Waits for all work of the context, and so for everything freed before. Returns 0 or -EIO. */
+static int wait_context(struct fence *fence)
 {
-    if (fence_done(fence, epoch))
-        return 0;
     lock_disable_cancel(); /* the epoch would never be known to be done */
     const uint64_t ended = fence_wait_begin(fence);
     const struct streams_mark mark = streams_mark();
@@ -521,7 +520,7 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     *more = event_from(fence, 1) != NULL;
     lock_release(&fence->lock);
     if (unclosed) /* a capture is open, or no event could be recorded */
-        return fence_wait(fence, FENCE_NOW);
+        return wait_context(fence);
     return result == CUDA_SUCCESS ? 0 : -EIO;
 }
 
@@ -531,5 +530,5 @@ int fence_wait_all(struct fence *fence)
     lock_take(&fence->lock);
     const bool settled = !atomic_load(&fence->used) && fence->done + 1 == fence->open;
     lock_release(&fence->lock);
-    return settled ? 0 : fence_wait(fence, FENCE_NOW);
+    return settled ? 0 : wait_context(fence);
 }

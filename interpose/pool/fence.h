@@ -102,12 +102,6 @@ bool fence_join(struct fence *fence);
 
 /* ---- waiting ---- */
 
-#define FENCE_NOW UINT64_MAX /* everything freed so far */
-
-/* Waits until an epoch is done; with FENCE_NOW, everything freed before the call. Returns 0, or -EIO if the
- * context has failed. */
-int fence_wait(struct fence *fence, uint64_t epoch);
-
 /* Waits until everything freed so far is done. Then blocks that were handed out again are also safe to use
  * from other contexts, processes and devices. Returns 0 or -EIO. */
 int fence_wait_all(struct fence *fence);

@@ -16,7 +16,7 @@ uint64_t pool_trim_some(struct pool *pool, uint64_t bytes);
 void pool_poll(struct pool *pool);
 
 /* Waits for the oldest work that keeps pool_trim from freed memory. *more: there is other such work. Returns
- * 0, -ENOENT if there is no such work, or as fence_wait. The pool's context must be current. */
+ * 0, -ENOENT if there is no such work, or as fence_wait_oldest. The pool's context must be current. */
 int pool_wait(struct pool *pool, bool *more);
 
 /* Returns the bytes that have been free ever since the last call. */

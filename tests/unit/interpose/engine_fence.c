@@ -47,11 +47,11 @@ static void wait_then_free(void)
     work(0, STREAM_A);
     const uint64_t before = fence_epoch(&fence);
     fence_poll(&fence);
-    CHECK(fence_wait(&fence, before) == 0 && fence_done(&fence, before));
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, before));
     work(0, STREAM_A);
     const uint64_t after = fence_epoch(&fence);
     CHECK(after > before && !fence_done(&fence, after));
-    CHECK(fence_wait(&fence, FENCE_NOW) == 0 && fence_done(&fence, after));
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, after));
     work(0, STREAM_A);
     CHECK(!fence_done(&fence, fence_epoch(&fence)));
     close_fence();
@@ -74,7 +74,7 @@ static void wait_over_events(void)
         if (i < 2)
             fence_poll(&fence);
     }
-    CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch));
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, epoch));
     fence_poll(&fence);
     CHECK(fence_done(&fence, epoch) && fence.waiting == 0);
     close_fence();
@@ -158,7 +158,7 @@ static void captured_epochs(void)
     fence_poll(&fence);
     CHECK(fence_done(&fence, before) && !fence_done(&fence, epoch) && fake_count(FAKE_RECORD) == 1);
     work(0, STREAM_A);
-    CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch) && fake_backlog(0) == 0);
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, epoch) && fake_backlog(0) == 0);
     CHECK(fake_count(FAKE_RECORD) == 1);
     close_capture();
     close_fence();
@@ -176,7 +176,7 @@ static void captured_without_memory(void)
     work(0, STREAM_A);
     const uint64_t epoch = fence_epoch(&fence);
     open_capture();
-    CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch) && fake_backlog(0) == 0);
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, epoch) && fake_backlog(0) == 0);
     close_capture();
     close_fence();
 }
@@ -326,8 +326,8 @@ static void driver_fails(void)
     work(0, STREAM_A);
     const uint64_t second = fence_epoch(&fence);
     fake_fail(1 << FAKE_SYNCHRONIZE, 1, 0);
-    CHECK(fence_wait(&fence, second) == -EIO && !fence_done(&fence, second));
-    CHECK(fence_wait(&fence, second) == 0 && fence_done(&fence, second));
+    CHECK(fence_wait_all(&fence) == -EIO && !fence_done(&fence, second));
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, second));
     close_fence();
 }
 
@@ -359,7 +359,7 @@ static void *free_and_wait(void *argument)
         const uint64_t epoch = fence_epoch(&fence);
         CHECK(epoch);
         if (i % 7 == 0)
-            CHECK(fence_wait(&fence, epoch) == 0 && fence_done(&fence, epoch));
+            CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, epoch));
         else if (i % 3 == 0)
             fake_progress(stream);
         else
@@ -484,7 +484,7 @@ static void join_refused(void)
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch);
     fence_forbid_joins();
     CHECK(!fence_join(&fence) && fence_usable(&fence) < epoch && fake_count(FAKE_WAIT) == 1);
-    CHECK(fence_wait(&fence, epoch) == 0 && fence_usable(&fence) >= epoch);
+    CHECK(fence_wait_all(&fence) == 0 && fence_usable(&fence) >= epoch);
     close_fence();
 }
 

@@ -312,7 +312,7 @@ static void *roam(void *argument)
             release(worker, place);
         pthread_mutex_unlock(&places[place].lock);
         if (fake_below(&random, 64) == 0)
-            fence_wait(&pool.fence, FENCE_NOW);
+            fence_wait_all(&pool.fence);
         if (fake_below(&random, 64) == 0)
             fence_poll(&pool.fence);
         if (fake_below(&random, 3) == 0)
@@ -351,7 +351,7 @@ static void run_workers(struct worker kind)
         CHECK(!places[i].address || release(&workers[0], i));
     CHECK(pool_check(&pool) == NULL && pool_stats(&pool).live == 0);
     /* A context does no more work when it ends. */
-    CHECK(fence_wait(&pool.fence, FENCE_NOW) == 0);
+    CHECK(fence_wait_all(&pool.fence) == 0);
     pool_close(&pool, true);
     fake_end();
 }
