@@ -379,15 +379,26 @@ void fake_set_capturing(bool capturing)
     fake_unlock();
 }
 
+_Thread_local bool fake_elsewhere;
+static _Thread_local int pushed; /* contexts, above the thread's own */
+
 static CUresult fake_current(CUcontext *context)
 {
-    *context = FAKE_CONTEXT;
+    *context = fake_elsewhere && pushed == 0 ? FAKE_ELSEWHERE : FAKE_CONTEXT;
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_push(CUcontext context)
 {
     CHECK(context == FAKE_CONTEXT);
+    pushed++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_pop(CUcontext *context)
+{
+    CHECK(pushed-- > 0);
+    *context = FAKE_CONTEXT;
     return CUDA_SUCCESS;
 }
 
@@ -410,7 +421,7 @@ static const struct driver_table entries = {
     .cuMemUnmap = fake_unmap,
     .cuCtxGetCurrent = fake_current,
     .cuCtxPushCurrent_v2 = fake_push,
-    .cuCtxPopCurrent_v2 = fake_current,
+    .cuCtxPopCurrent_v2 = fake_pop,
 };
 
 void fake_start(uint64_t capacity)
@@ -462,7 +473,7 @@ void fake_plain_only(void)
 void fake_end(void)
 {
     fake_lock();
-    CHECK(fake.physical == 0 && fake.mapped == 0 && fake.span == 0);
+    CHECK(fake.physical == 0 && fake.mapped == 0 && fake.span == 0 && pushed == 0);
     unsigned kept = 0; /* streams.c keeps one, which ends with the context */
     for (unsigned i = 0; i < EVENTS_MAX; i++) {
         CHECK(!fake.events[i].exists || fake.events[i].waited_for || fake.events[i].failed);

@@ -20,9 +20,10 @@
 #define MIB UINT64_C(0x100000)
 #define GIB UINT64_C(0x40000000)
 
-#define FAKE_CONTEXT ((CUcontext)0x1000)
-#define FAKE_STREAMS 8
-#define FAKE_CAPTURE ((uintptr_t)0x20000) /* for the fence, a stream that captures */
+#define FAKE_CONTEXT   ((CUcontext)0x1000)
+#define FAKE_ELSEWHERE ((CUcontext)0x2000) /* a context of which the fake knows nothing */
+#define FAKE_STREAMS   8
+#define FAKE_CAPTURE   ((uintptr_t)0x20000) /* for the fence, a stream that captures */
 
 /* Ends this process, which is the child of a test (fake_child). First waits a moment, because another thread,
  * such as a sanitizer's, may be printing what went wrong. */
@@ -58,7 +59,9 @@ void fake_plain_only(void);
 void fake_no_decompression(void);
 /* The driver has no room for a small block of its own. */
 void fake_full_of_others(void);
-/* Ends the driver. Nothing may be left allocated. */
+/* The calling thread's own context is another one. */
+extern _Thread_local bool fake_elsewhere;
+/* Ends the driver. Nothing may be left allocated, and no context on the thread's stack. */
 void fake_end(void);
 
 /* The n-th call from now (1: the next) of those in `mask` (1 << FAKE_...) fails, and so do the `more` after

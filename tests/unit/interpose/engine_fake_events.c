@@ -97,6 +97,7 @@ static CUresult wait_for_all(bool in_captures)
 
 static CUresult fake_synchronize(void)
 {
+    CHECK(!fake_elsewhere); /* would wait for that context */
     return wait_for_all(false);
 }
 

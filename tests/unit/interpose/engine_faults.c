@@ -215,6 +215,14 @@ static void refused(void)
     const uint64_t made = fake_count(FAKE_CREATE);
     CHECK(model_alloc(&model, 65 * MIB) == -ENOMEM);
     CHECK(fake_physical() == 0 && fake_count(FAKE_CREATE) == made); /* nothing is taken towards it */
+    for (int i = 0; i < 3; i++)
+        CHECK(model_alloc(&model, 16 * MIB) == 0);
+    model_free(&model, 1, true);
+    const uint64_t held = fake_count(FAKE_CREATE);
+    CHECK(model_alloc(&model, 40 * MIB) == -ENOMEM && fake_count(FAKE_CREATE) == held);
+    model_free(&model, 1, true);
+    model_free(&model, 0, true);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 48 * MIB);
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     CHECK(model_alloc(&model, 1) == -ENOMEM);
     model_check(&model);

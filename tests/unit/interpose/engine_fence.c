@@ -592,6 +592,44 @@ static void test_beside_a_capture_settling_waits_for_what_was_just_freed(void)
     TEST_ASSERT_TRUE(fake_child(settle_in_capture));
 }
 
+static CUresult (*query)(CUevent event);
+static int queries;
+
+/* The program raises the flag when it has been asked for the third time. */
+static CUresult query_until_raised(CUevent event)
+{
+    if (++queries == 3)
+        fake_progress(0);
+    return query(event);
+}
+
+static void is_raised(void)
+{
+    CHECK(fake_backlog(0) == 0);
+}
+
+/* The stream may wait for a flag that the waiting thread itself has to raise. */
+static void behind_a_flag(void)
+{
+    bool more;
+
+    open_fence();
+    fence_expect_flags();
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    query = driver_entries.cuEventQuery;
+    driver_entries.cuEventQuery = query_until_raised;
+    fake_on_synchronize = is_raised;
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && fence_done(&fence, epoch) && !more);
+    fake_on_synchronize = NULL;
+    close_fence();
+}
+
+static void test_where_flags_are_expected_no_wait_is_for_ever(void)
+{
+    TEST_ASSERT_TRUE(fake_child(behind_a_flag));
+}
+
 /* A thread waits for the event, and would wait for later work if it were recorded again. */
 static void events_in_use(void)
 {
@@ -624,6 +662,7 @@ static void test_an_event_that_a_thread_waits_for_is_not_recorded_again(void)
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_where_flags_are_expected_no_wait_is_for_ever);
     RUN_TEST(test_one_event_closes_an_epoch_for_all_frees_in_it);
     RUN_TEST(test_a_free_after_a_wait_is_not_done_by_that_wait);
     RUN_TEST(test_a_wait_covers_every_epoch_before_it);

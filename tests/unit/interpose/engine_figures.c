@@ -5,6 +5,7 @@
 #include "interpose/see/tags.h"
 #include "tests/unit/interpose/engine_model.h"
 
+#include <errno.h>
 #include <unity.h>
 
 static struct model model;
@@ -79,6 +80,28 @@ static void pending_in_parts(void)
 static void test_chunks_that_will_be_whole_after_their_work_are_told_as_free(void)
 {
     TEST_ASSERT_TRUE(fake_child(pending_in_parts));
+}
+
+/* Between two looks at what is idle. */
+static void recent_peak(void)
+{
+    bool more;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(pool_wait(&model.pool, &more) == -ENOENT); /* there is nothing to wait for */
+    CHECK(model_alloc(&model, 16 * MIB) == 0 && model_alloc(&model, 8 * MIB) == 0);
+    model_free(&model, 0, true);
+    pool_idle_bytes(&model.pool);
+    CHECK(model.pool.recent_peak == 24 * MIB);
+    pool_idle_bytes(&model.pool);
+    CHECK(model.pool.recent_peak == 8 * MIB);
+    model_free(&model, 0, true);
+    model_close(&model);
+}
+
+static void test_the_peak_is_that_of_the_last_period(void)
+{
+    TEST_ASSERT_TRUE(fake_child(recent_peak));
 }
 
 static void test_memory_that_waits_for_work_is_not_idle(void)
@@ -358,9 +381,37 @@ static void recorded(void)
     model_close(&model);
 }
 
+/* A request waits for work, still does not fit, and then gets what the heap of small blocks has unused. */
+static void recorded_wait(void)
+{
+    static uint64_t small[2000];
+    uint64_t address;
+
+    fence_forbid_joins();
+    model_open(&model, 8 * MIB, 8 * MIB);
+    for (int i = 0; i < 2000; i++)
+        CHECK(pool_alloc(&model.pool, 512, &small[i]) == 0);
+    for (int i = 0; i < 2000; i++)
+        CHECK(pool_free(&model.pool, small[i], true) == 0);
+    free_busy_block(4 * MIB);
+    CHECK(pool_alloc(&model.pool, 2 * MIB, &address) == 0);
+    model.pool.ordinal = 3;
+    events_switch(true);
+    CHECK(model_alloc(&model, 6 * MIB) == 0);
+    const struct told all = told(RECORDING_WAIT, 3);
+    CHECK(all.events == 1 && all.bytes == 6 * MIB);
+    events_switch(false);
+    model_free(&model, 0, true);
+    CHECK(pool_free(&model.pool, address, true) == 0);
+    finish();
+    model.pool.ordinal = 0;
+    model_close(&model);
+}
+
 static void test_a_recording_is_told_what_the_pool_takes_moves_and_gives_back(void)
 {
     TEST_ASSERT_TRUE(fake_child(recorded));
+    TEST_ASSERT_TRUE(fake_child(recorded_wait));
 }
 
 int main(void)
@@ -368,6 +419,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_memory_that_waits_for_work_is_not_idle);
     RUN_TEST(test_chunks_that_will_be_whole_after_their_work_are_told_as_free);
+    RUN_TEST(test_the_peak_is_that_of_the_last_period);
     RUN_TEST(test_joins_are_counted);
     RUN_TEST(test_a_large_free_closes_its_epoch);
     RUN_TEST(test_free_parts_of_chunks_are_stranded_but_for_the_largest);

@@ -196,9 +196,28 @@ static void exposed_beside_another(void)
     fake_end();
 }
 
+/* Of the three chunks under an exposed block two go back; the first has another block in it. */
+static void exposed_in_part(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, MIB) == 0 && model_alloc(&model, 5 * MIB) == 0);
+    const uint64_t beside = model.blocks[0].address, shown = model.blocks[1].address;
+    CHECK(shown == beside + MIB && fake_physical() == 6 * MIB);
+    CHECK(pool_expose(&model.pool, shown) == 0 && pool_free(&model.pool, shown, true) == 0);
+    CHECK(pool_check(&model.pool) == NULL && fake_physical() == 2 * MIB);
+    CHECK(pool_stats(&model.pool).pending == MIB);
+    CHECK(pool_free(&model.pool, beside, true) == 0);
+    pool_trim(&model.pool, UINT64_MAX);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
 static void test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown(void)
 {
     TEST_ASSERT_TRUE(fake_child(exposed_beside_another));
+    TEST_ASSERT_TRUE(fake_child(exposed_in_part));
 }
 
 /* ---- attributes end with their block ---- */
@@ -469,6 +488,10 @@ static void few_with_room(void)
     CHECK(chunks_for(64 * GIB, 384 * MIB) == 24);
     CHECK(chunks_for(8 * GIB, 96 * MIB) == 48);
     CHECK(chunks_for(8 * GIB, 384 * MIB) == 192);
+    CHECK(chunks_for(32 * GIB, 96 * MIB) == 12); /* just enough room */
+    CHECK(chunks_for(32 * GIB - 2 * MIB, 96 * MIB) == 24);
+    CHECK(chunks_for(8 * GIB, 512 * MIB) == 4); /* a program's own arena */
+    CHECK(chunks_for(8 * GIB, 510 * MIB) == 255);
 }
 
 static void test_with_room_chunks_are_large_and_larger_in_a_large_block(void)

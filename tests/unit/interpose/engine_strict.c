@@ -159,9 +159,22 @@ static void passes_at_rest(void)
     close_fence();
 }
 
+/* cuCtxSynchronize would wait for the thread's own context. */
+static void passes_from_elsewhere(void)
+{
+    open_fence();
+    at_rest();
+    fake_elsewhere = true;
+    fake_work(0, ADDRESS, 0, 1);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0);
+    fake_elsewhere = false;
+    close_fence();
+}
+
 static void test_a_strict_free_at_rest_asks_the_driver_too(void)
 {
     TEST_ASSERT_TRUE(fake_child(passes_at_rest));
+    TEST_ASSERT_TRUE(fake_child(passes_from_elsewhere));
 }
 
 /* A capture that has to wait for the answer ends that: later ones need not. */

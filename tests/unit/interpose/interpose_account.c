@@ -643,6 +643,7 @@ static void test_a_request_in_flight_during_a_measurement_is_counted(void)
 {
     account_view(&account);
     TEST_ASSERT_TRUE(account_promise(&account, 128 * MB));
+    TEST_ASSERT_FALSE(account_promise(&account, UINT64_MAX)); /* the sum would wrap */
     account_view(&account);
     account_settle_promise(&account, 128 * MB, 0);
     atomic_fetch_add(&truth, 128 * MB);

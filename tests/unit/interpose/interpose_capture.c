@@ -172,6 +172,13 @@ void tearDown(void)
 static void test_a_capture_ends_for_the_thread_that_began_it(void)
 {
     capture_begin(5, 1, HERE);
+    capture_begin(5, 2, ELSE);
+    capture_end(5, 1);
+    capture_context_end(HERE);
+    TEST_ASSERT_TRUE_MESSAGE(capture_any(), "the second one is left");
+    capture_end(5, 2);
+    TEST_ASSERT_FALSE(capture_any());
+    capture_begin(5, 1, HERE);
     capture_begin(5, 2, ELSE); /* each thread's own default stream may have the same key */
     capture_end(5, 2);
     TEST_ASSERT_TRUE(capture_any());

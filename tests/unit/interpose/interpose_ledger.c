@@ -119,6 +119,7 @@ static void test_lease_grows_to_what_is_asked_and_settles_to_what_is_used(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
 
+    TEST_ASSERT_EQUAL_INT(1, ledger_slots(ledger)); /* no others are looked at */
     TEST_ASSERT_EQUAL_UINT64(0, ledger_lease(ledger));
     TEST_ASSERT_EQUAL_UINT64(1000, ledger_room(ledger));
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 600));

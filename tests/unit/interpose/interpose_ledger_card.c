@@ -134,6 +134,8 @@ static void test_two_that_ask_at_once_do_not_touch_a_min_together(void)
     TEST_ASSERT_EQUAL_INT(-EAGAIN, ledger_admit(two, 400, 1000, seen));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(two, 400, 600));
     TEST_ASSERT_EQUAL_INT(0, admit(two, 100, 600));
+    ledger_end_claim(two, 40); /* one of several requests */
+    TEST_ASSERT_EQUAL_UINT64(60, atomic_load(&two->file->slots[two->slot].claim));
 }
 
 static void test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_claim(void)
@@ -176,6 +178,10 @@ static void test_limits_that_were_set_before_a_job_came_stay_and_the_others_are_
     TEST_ASSERT_EQUAL_UINT64(1000, entry.job_max);
     TEST_ASSERT_EQUAL_UINT64(300, entry.min);
     TEST_ASSERT_EQUAL_UINT64(700, entry.high);
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "late", LEDGER_HIGH, 0));
+    join("late", (struct ledger_limits){.max = 1000, .min = 50, .high = 700}, 0);
+    TEST_ASSERT_TRUE(ledger_read(tool, late->slot, &entry));
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(0, entry.high, "only the first process adds limits");
 }
 
 /* Idle memory that a job's min covers is not lent to other jobs; what is above it is. */
@@ -273,10 +279,12 @@ static void test_what_fits_or_can_never_fit_is_not_waited_for(void)
     join("b", with_min(0), 100);
     wait_for_card(&waiter);
     TEST_ASSERT_EQUAL_INT(0, waiter.rc);
+    const uint32_t freed = atomic_load(&waiter.ledger->file->freed);
     atomic_store(&waiter.answer, -ENOMEM);
     wait_for_card(&waiter);
     TEST_ASSERT_EQUAL_INT(-ENOMEM, waiter.rc);
     TEST_ASSERT_FALSE(ledger_is_card_waited_for(waiter.ledger));
+    TEST_ASSERT_NOT_EQUAL(freed, atomic_load(&waiter.ledger->file->freed)); /* the next may be first now */
 }
 
 static void test_a_process_that_gives_back_wakes_the_one_that_waits(void)
