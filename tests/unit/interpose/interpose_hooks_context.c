@@ -209,6 +209,7 @@ static void test_a_green_context_makes_and_holds_its_primary(void)
 static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
 {
     CUgreenCtx green;
+    CUcontext context;
 
     fake.result = CUDA_ERROR_INVALID_VALUE;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuGreenCtxCreate(&green, NULL, CARD, 0));
@@ -221,6 +222,11 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     begin();
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGreenCtxCreate(&green, NULL, CARD, 0));
     TEST_ASSERT_EQUAL_INT(1, got.undone);
+    fake.made = CUDA_SUCCESS;
+    cuDevicePrimaryCtxRetain(&context, CARD);
+    begin();
+    cuDevicePrimaryCtxRelease_v2(CARD);
+    TEST_ASSERT_EQUAL_INT(1, got.end_begins); /* the green one holds it no more */
     fake.refuse = CUDA_ERROR_OUT_OF_MEMORY;
     fake.active = false;
     begin();

@@ -269,6 +269,8 @@ static void test_the_size_of_an_array_follows_from_its_description(void)
     TEST_ASSERT_EQUAL_UINT64(UINT64_MAX, asked(CU_AD_FORMAT_FLOAT, 4, SIZE_MAX / 2, 2, 0));
     cuMipmappedArrayCreate((CUmipmappedArray *)&out, &deep, 1);
     TEST_ASSERT_EQUAL_UINT64(4 * MIB, hooks_got.bytes); /* no smaller levels */
+    cuMipmappedArrayCreate((CUmipmappedArray *)&out, &deep, 2);
+    TEST_ASSERT_EQUAL_UINT64(8 * MIB, hooks_got.bytes);
     cuArrayCreate_v2((CUarray *)&out, NULL);
     TEST_ASSERT_EQUAL_UINT64(0, hooks_got.bytes);
     cuArray3DCreate_v2((CUarray *)&out, NULL);

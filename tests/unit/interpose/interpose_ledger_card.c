@@ -178,9 +178,10 @@ static void test_limits_that_were_set_before_a_job_came_stay_and_the_others_are_
     TEST_ASSERT_EQUAL_UINT64(1000, entry.job_max);
     TEST_ASSERT_EQUAL_UINT64(300, entry.min);
     TEST_ASSERT_EQUAL_UINT64(700, entry.high);
-    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "late", LEDGER_HIGH, 0));
-    join("late", (struct ledger_limits){.max = 1000, .min = 50, .high = 700}, 0);
-    TEST_ASSERT_TRUE(ledger_read(tool, late->slot, &entry));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "later", LEDGER_MIN, 300));
+    struct ledger *first = join("later", with_min(0), 0);
+    join("later", (struct ledger_limits){.max = 1000, .high = 700}, 0);
+    TEST_ASSERT_TRUE(ledger_read(tool, first->slot, &entry));
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(0, entry.high, "only the first process adds limits");
 }
 

@@ -395,6 +395,19 @@ static void test_what_the_driver_will_not_release_is_tried_again(void)
     close_vmm(); /* once more */
 }
 
+static void test_no_more_is_left_than_can_be_noted(void)
+{
+    struct vmm_chunk chunk = {.bytes = VMM_PAGE};
+
+    open_vmm();
+    fake.fail_release = VMM_LEFT_MAX + 1;
+    for (int i = 0; i <= VMM_LEFT_MAX; i++)
+        TEST_ASSERT_FALSE(vmm_release(&vmm, &chunk));
+    TEST_ASSERT_EQUAL_UINT(VMM_LEFT_MAX, vmm.left_count);
+    vmm.left_count = 0;
+    close_vmm();
+}
+
 static void test_chunks_are_mapped_side_by_side_and_found_by_address(void)
 {
     struct vmm_chunk chunks[2], chunk;
@@ -571,6 +584,7 @@ int main(void)
     RUN_TEST(test_a_passing_failure_costs_no_property);
     RUN_TEST(test_the_trial_leaves_nothing);
     RUN_TEST(test_what_the_driver_will_not_release_is_tried_again);
+    RUN_TEST(test_no_more_is_left_than_can_be_noted);
     RUN_TEST(test_chunks_are_mapped_side_by_side_and_found_by_address);
     RUN_TEST(test_a_mapping_that_fails_in_the_middle_is_undone);
     RUN_TEST(test_another_card_reaches_all_memory_until_it_is_removed_as_often);

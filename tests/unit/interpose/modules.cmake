@@ -36,6 +36,8 @@ interpose_unit(interpose_route LEDGER DRIVER MODULES route.c account/account.c a
 target_link_options(interpose_route PRIVATE -Wl,--wrap=mmap)
 interpose_unit(interpose_drivers_pools DRIVER MODULES account/drivers_pools.c base/lock.c base/process.c)
 interpose_unit(interpose_route_pool MODULES route_pool.c base/lock.c base/process.c)
+interpose_unit(interpose_route_grow LEDGER MODULES route_grow.c account/account.c account/blocks.c account/limit.c base/lock.c
+  base/process.c)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_device DRIVER MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
   settings/rules.c settings/size.c)
