@@ -188,6 +188,33 @@ static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
     TEST_ASSERT_TRUE(fake_child(open_fails));
 }
 
+/* A chunk is split into smaller ones, which cannot be used and at first not be unmapped either. */
+static void split_stuck(void)
+{
+    model_open(&model, 4 * GIB, 4 * GIB);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_ACCESS | 1U << FAKE_UNMAP, 2, 2); /* the first call unmaps the chunk */
+    CHECK(model_alloc(&model, 16 * MIB) == 0 && fake_failed() == 3);
+    fake_fail(0, 0, 0);
+    model_check(&model);
+    model_free(&model, 0, true);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0 && model.held == 0);
+    /* One that the block covers is not split. */
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    const uint64_t created = fake_count(FAKE_CREATE);
+    CHECK(model_alloc(&model, GIB / 4) == 0 && fake_count(FAKE_CREATE) == created);
+    model_free(&model, 0, true);
+    model_close(&model);
+}
+
+static void test_pieces_of_a_chunk_that_get_stuck_go_back_later(void)
+{
+    TEST_ASSERT_TRUE(fake_child(split_stuck));
+}
+
 /* ---- the limit ---- */
 
 /* A pool tries out what the card can do, within the limit too. */
@@ -486,6 +513,7 @@ int main(void)
     RUN_TEST(test_any_one_call_may_fail);
     RUN_TEST(test_all_calls_from_one_on_may_fail);
     RUN_TEST(test_a_pool_that_cannot_be_opened_leaves_nothing);
+    RUN_TEST(test_pieces_of_a_chunk_that_get_stuck_go_back_later);
     RUN_TEST(test_opening_a_pool_does_not_pass_the_limit);
     RUN_TEST(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
     RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
