@@ -130,6 +130,7 @@ static void test_lease_grows_to_what_is_asked_and_settles_to_what_is_used(void)
     ledger_settle(ledger, 100);
     TEST_ASSERT_EQUAL_UINT64(100, ledger_lease(ledger));
     TEST_ASSERT_EQUAL_UINT64(900, ledger_room(ledger));
+    TEST_ASSERT_EQUAL_UINT64(500, atomic_load(&ledger->job->given));
     TEST_ASSERT_EQUAL_UINT64(100, test_sum(ledger));
 }
 

@@ -1,0 +1,382 @@
+/* lend: idle memory for other processes of the job and of the card, with the real account and a real ledger.
+ * The neighbour is a second entry of the ledger in this process; pools and driver are the test's own. */
+#include "interpose/lend.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <unity.h>
+
+#include "interpose/account/drivers_pools.h"
+#include "interpose/base/thread.h"
+#include "interpose/library.h"
+#include "interpose/nudge.h"
+#include "interpose/pool/capture.h"
+#include "interpose/pool/pools.h"
+#include "interpose/recorded.h"
+#include "interpose/see/events.h"
+#include "interpose/see/owner.h"
+#include "interpose/settings/log.h"
+#include "ledger_support.h"
+
+#define PAGE    LIMIT_PAGE
+#define LIMIT   (100 * PAGE)
+#define TOTAL   (200 * PAGE)
+#define CONTEXT (10 * PAGE)
+#define HERE    ((CUcontext)0x100)
+
+static struct device card; /* a new number in each test, as each has a thread of its own */
+static struct ledger *neighbour;
+static struct pool pools[2]; /* one on the card, one elsewhere */
+static struct options options;
+static atomic_uint_fast64_t truth, idle, drivers_idle;
+static atomic_int pushed;
+static int cards;
+static pthread_t thread;
+static bool is_listening;
+
+/* ---- the rest of the library ---- */
+
+atomic_bool driver_bound = true;
+struct driver_table driver_entries;
+atomic_bool events_on;
+_Thread_local uint16_t owner_current;
+
+struct driver_table *driver_bind_now(void)
+{
+    return &driver_entries;
+}
+
+const struct options *library_options(void)
+{
+    return &options;
+}
+
+struct recording_event *events_slot(void)
+{
+    return NULL;
+}
+
+void events_publish(struct recording_event *slot)
+{
+    (void)slot;
+}
+
+void recorded_serve(const char *folder)
+{
+    (void)folder;
+}
+
+bool nudge_python(int ordinal, uint64_t bytes)
+{
+    (void)ordinal, (void)bytes;
+    return false;
+}
+
+bool capture_any(void)
+{
+    return false;
+}
+
+void log_error(const char *format, ...)
+{
+    (void)format;
+}
+
+const char *size_format(uint64_t bytes, char text[SIZE_TEXT])
+{
+    (void)bytes;
+    return text;
+}
+
+bool thread_start(void *(*run)(void *argument), void *argument)
+{
+    is_listening = pthread_create(&thread, NULL, run, argument) == 0;
+    return is_listening;
+}
+
+bool device_is_unlimited(const struct device *device)
+{
+    (void)device;
+    return false;
+}
+
+void device_follow_job(struct device *device)
+{
+    (void)device;
+}
+
+struct device *device_listed(CUdevice ordinal)
+{
+    return ordinal == card.ordinal ? &card : NULL;
+}
+
+void device_each_listed(void (*visit)(struct device *device))
+{
+    (void)visit;
+}
+
+int device_free_bytes(struct device *device, uint64_t *bytes)
+{
+    (void)device;
+    *bytes = TOTAL - atomic_load(&truth);
+    return 0;
+}
+
+int measure_used(struct measure_card *measured, uint64_t *bytes)
+{
+    (void)measured;
+    *bytes = atomic_load(&truth);
+    return 0;
+}
+
+int measure_all(struct measure_card *measured, uint64_t *bytes)
+{
+    return measure_used(measured, bytes);
+}
+
+void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument)
+{
+    visit(&pools[1], argument);
+    visit(&pools[0], argument);
+}
+
+uint64_t pools_idle_on(CUdevice ordinal)
+{
+    return ordinal == card.ordinal ? atomic_load(&idle) : 0;
+}
+
+void pool_sweep(struct pool *pool)
+{
+    (void)pool;
+}
+
+static uint64_t give(atomic_uint_fast64_t *from, uint64_t bytes)
+{
+    const uint64_t held = atomic_load(from), given = bytes < held ? bytes : held;
+
+    atomic_fetch_sub(from, given);
+    atomic_fetch_sub(&truth, given);
+    account_give(&card.account, given, false);
+    return given;
+}
+
+uint64_t pool_trim(struct pool *pool, uint64_t bytes)
+{
+    TEST_ASSERT_EQUAL_PTR(&pools[0], pool);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&pushed)); /* its context is current */
+    return give(&idle, bytes);
+}
+
+uint64_t drivers_pools_give(CUdevice ordinal)
+{
+    TEST_ASSERT_EQUAL_INT(card.ordinal, ordinal);
+    return give(&drivers_idle, UINT64_MAX);
+}
+
+uint64_t drivers_pools_held(CUdevice ordinal)
+{
+    (void)ordinal;
+    return atomic_load(&drivers_idle);
+}
+
+static CUresult push(CUcontext context)
+{
+    TEST_ASSERT_EQUAL_PTR(HERE, context);
+    atomic_fetch_add(&pushed, 1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+    *context = HERE;
+    atomic_fetch_sub(&pushed, 1);
+    return CUDA_SUCCESS;
+}
+
+static int measure(void *context, uint64_t *bytes)
+{
+    (void)context;
+    *bytes = atomic_load(&truth);
+    return 0;
+}
+
+void setUp(void)
+{
+    test_begin();
+    memset(&card, 0, sizeof(card));
+    card.ordinal = cards++;
+    card.total = TOTAL;
+    card.limit = LIMIT;
+    card.ledger = test_join(JOB, LIMIT);
+    neighbour = test_join(JOB, LIMIT);
+    account_init(&card.account, LIMIT, 0, measure, &card);
+    card.account.ledger = card.ledger;
+    options = (struct options){.wait = 0};
+    atomic_store(&truth, CONTEXT);
+    atomic_store(&idle, 0);
+    atomic_store(&drivers_idle, 0);
+    pools[0] = (struct pool){.ordinal = card.ordinal, .context = HERE};
+    pools[1] = (struct pool){.ordinal = card.ordinal + 1, .context = HERE};
+    driver.cuCtxPushCurrent_v2 = push;
+    driver.cuCtxPopCurrent_v2 = pop;
+}
+
+void tearDown(void)
+{
+    if (is_listening) {
+        ledger_wake(card.ledger);
+        pthread_join(thread, NULL);
+    }
+    is_listening = false;
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&pushed));
+    test_end();
+}
+
+/* Takes memory, of which so much is idle in our pool and in the driver's. */
+static void hold(uint64_t bytes, uint64_t ours, uint64_t drivers)
+{
+    TEST_ASSERT_TRUE(account_take(&card.account, bytes));
+    atomic_fetch_add(&truth, bytes);
+    account_settle(&card.account, bytes, true, false);
+    atomic_store(&idle, ours);
+    atomic_store(&drivers_idle, drivers);
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT + bytes, account_settle_lease(&card.account));
+}
+
+static uint32_t questions(const struct ledger *ledger)
+{
+    return atomic_load(&ledger->file->slots[ledger->slot].wanted);
+}
+
+static uint64_t lent(void)
+{
+    struct ledger_entry entry;
+
+    TEST_ASSERT_TRUE(ledger_read(neighbour, card.ledger->slot, &entry));
+    return entry.lent;
+}
+
+/* ---- the lender ---- */
+
+static void test_a_neighbour_gets_what_it_asks_for_and_no_more(void)
+{
+    hold(LIMIT - CONTEXT, 20 * PAGE, 8 * PAGE);
+    lend_start(&card);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend_beside(neighbour, PAGE, 0));
+    TEST_ASSERT_TRUE(ledger_ask(neighbour, 4 * PAGE, 60000));
+    TEST_ASSERT_EQUAL_UINT64(16 * PAGE, atomic_load(&idle));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, atomic_load(&drivers_idle));
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - 4 * PAGE, ledger_lease(card.ledger));
+    TEST_ASSERT_EQUAL_UINT64(4 * PAGE, lent());
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 4 * PAGE, 0));
+    TEST_ASSERT_TRUE(ledger_ask(neighbour, 30 * PAGE, 60000)); /* more than there is */
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&idle) + atomic_load(&drivers_idle));
+    TEST_ASSERT_EQUAL_UINT64(28 * PAGE, lent());
+    TEST_ASSERT_FALSE(ledger_ask(neighbour, PAGE, 60000)); /* it has answered: nothing */
+}
+
+/* Before its first context a process answers, and calls no driver. */
+static void test_without_a_context_nothing_is_lent(void)
+{
+    hold(PAGE, PAGE, 0);
+    lend_listen(&card);
+    TEST_ASSERT_FALSE(ledger_ask(neighbour, PAGE, 60000));
+    TEST_ASSERT_EQUAL_UINT64(PAGE, atomic_load(&idle));
+}
+
+/* A free is lent at once while a process of the job waits, and costs nothing while none does. */
+static void test_a_free_is_told_only_if_another_waits(void)
+{
+    const uint32_t before = questions(card.ledger);
+
+    lend_freed(&card);
+    lend_freed(NULL);
+    TEST_ASSERT_EQUAL_UINT32(before, questions(card.ledger));
+    atomic_store(&card.ledger->job->waiting, 1);
+    lend_freed(&card);
+    TEST_ASSERT_NOT_EQUAL(before, questions(card.ledger));
+}
+
+/* ---- the borrower ---- */
+
+static struct loan loan_of(uint64_t need)
+{
+    return (struct loan){.device = &card, .need = need, .missing = account_short_to_take};
+}
+
+/* No loan helps with what the limit cannot hold beside our own live memory: nobody is asked. */
+static void test_what_can_never_fit_is_asked_of_nobody(void)
+{
+    static const uint64_t needs[] = {LIMIT - CONTEXT - 9 * PAGE, LIMIT + PAGE, UINT64_MAX,
+                                     UINT64_MAX - CONTEXT};
+    const uint32_t before = questions(neighbour);
+
+    hold(20 * PAGE, 10 * PAGE, 0);
+    for (int i = 0; i < 4; i++) {
+        struct loan loan = loan_of(needs[i]);
+
+        TEST_ASSERT_FALSE(lend_more(&loan));
+        lend_end(&loan);
+    }
+    TEST_ASSERT_EQUAL_UINT32(before, questions(neighbour));
+    TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
+}
+
+static void *lend_all(void *unused)
+{
+    uint64_t bytes;
+
+    (void)unused;
+    if (ledger_listen(neighbour, &bytes)) {
+        ledger_settle(neighbour, 0);
+        ledger_answer(neighbour, bytes);
+    }
+    return NULL;
+}
+
+static void test_what_is_missing_is_asked_of_the_neighbour(void)
+{
+    struct loan loan = loan_of(LIMIT - CONTEXT); /* just fits */
+    pthread_t lender;
+
+    account_view(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
+    ledger_settle(neighbour, 40 * PAGE);
+    TEST_ASSERT_FALSE(account_take(&card.account, loan.need));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&lender, NULL, lend_all, NULL));
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    pthread_join(lender, NULL);
+    TEST_ASSERT_TRUE(account_take(&card.account, loan.need));
+    account_settle(&card.account, loan.need, false, false);
+    lend_end(&loan);
+}
+
+/* The whole card may be asked for, and not a page more. */
+static void test_a_full_card_is_asked_for_no_more_than_it_has(void)
+{
+    const uint32_t before = questions(neighbour);
+    pthread_t lender;
+
+    TEST_ASSERT_FALSE(lend_on_card(card.ordinal, TOTAL + 1));
+    TEST_ASSERT_FALSE(lend_on_card(card.ordinal + 1, PAGE));
+    TEST_ASSERT_EQUAL_UINT32(before, questions(neighbour));
+    ledger_publish(neighbour, &(struct ledger_figures){.used = TOTAL, .cached = TOTAL, .limit = LIMIT});
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&lender, NULL, lend_all, NULL));
+    lend_on_card(card.ordinal, TOTAL);
+    TEST_ASSERT_NOT_EQUAL(before, questions(neighbour));
+    pthread_join(lender, NULL);
+}
+
+int main(void)
+{
+    UNITY_BEGIN();
+    RUN_TEST(test_a_neighbour_gets_what_it_asks_for_and_no_more);
+    RUN_TEST(test_without_a_context_nothing_is_lent);
+    RUN_TEST(test_a_free_is_told_only_if_another_waits);
+    RUN_TEST(test_what_can_never_fit_is_asked_of_nobody);
+    RUN_TEST(test_what_is_missing_is_asked_of_the_neighbour);
+    RUN_TEST(test_a_full_card_is_asked_for_no_more_than_it_has);
+    return UNITY_END();
+}
