@@ -130,3 +130,23 @@ void cuda_device_close(struct cuda_device *device)
     /* libtrain_cuda.so stays loaded: unloading registered kernels before the runtime ends gains nothing. */
     memset(device, 0, sizeof(*device));
 }
+
+static enum status copy(const struct cuda_device *device, void *to, const void *from, size_t bytes,
+                        enum cudaMemcpyKind kind, const char *what)
+{
+    enum status status = cuda_device_status(cudaMemcpyAsync(to, from, bytes, kind, device->stream), what);
+
+    return status ? status : cuda_device_status(cudaStreamSynchronize(device->stream), what);
+}
+
+enum status cuda_device_read(const struct cuda_device *device, void *host, const void *from, size_t bytes,
+                             const char *what)
+{
+    return copy(device, host, from, bytes, cudaMemcpyDeviceToHost, what);
+}
+
+enum status cuda_device_write(const struct cuda_device *device, void *to, const void *host, size_t bytes,
+                              const char *what)
+{
+    return copy(device, to, host, bytes, cudaMemcpyHostToDevice, what);
+}

@@ -31,4 +31,10 @@ void cuda_device_close(struct cuda_device *device);
  * STATUS_NO_MEMORY. */
 enum status cuda_device_status(int error, const char *what);
 
+/* Copies from the device to the host, or back, on the device's stream, and waits for it. */
+enum status cuda_device_read(const struct cuda_device *device, void *host, const void *from, size_t bytes,
+                             const char *what);
+enum status cuda_device_write(const struct cuda_device *device, void *to, const void *host, size_t bytes,
+                              const char *what);
+
 #endif

@@ -92,14 +92,10 @@ static enum status start_scalars(struct optim *optim)
     bool scaled = optim->options->precision == PRECISION_FP16;
     struct ops_scalars start = {.scale = scaled ? (float)optim->options->loss_scale : 1.0f,
                                 .multiplier = 1.0f};
-    enum status status = cuda_device_status(cudaMemcpyAsync(optim->scalars.data, &start, sizeof(start),
-                                                            cudaMemcpyHostToDevice, model->device->stream),
-                                            "copying the optimizer's start");
 
     model->step = &optim_scalars(optim)->step;
-    return status
-               ? status
-               : cuda_device_status(cudaStreamSynchronize(model->device->stream), "starting the optimizer");
+    return cuda_device_write(model->device, optim->scalars.data, &start, sizeof(start),
+                             "copying the optimizer's start");
 }
 
 enum status optim_open(struct optim *optim, const struct train_options *options, struct model *model)

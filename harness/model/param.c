@@ -14,12 +14,7 @@ static enum status upload_start(struct param *param, struct cuda_device *device,
         return status_fail(STATUS_NO_MEMORY, "no host memory for %zu weights", count);
     for (size_t i = 0; i < count; i++)
         host[i] = init->deviation > 0.0f ? init->deviation * rng_normal(rng) : init->value;
-    status = cuda_device_status(cudaMemcpyAsync(param->weight.data, host, count * sizeof(float),
-                                                cudaMemcpyHostToDevice, device->stream),
-                                "copying weights");
-    /* The copy must have read the buffer before it is freed. */
-    if (!status)
-        status = cuda_device_status(cudaStreamSynchronize(device->stream), "copying weights");
+    status = cuda_device_write(device, param->weight.data, host, count * sizeof(float), "copying weights");
     free(host);
     return status;
 }

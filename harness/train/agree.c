@@ -80,17 +80,13 @@ enum status agree_on_nccl(struct comm *comm, int device, const char **why_not)
 static enum status sum_tensor(struct trainer *trainer, const struct tensor *tensor, size_t bytes,
                               uint8_t *buffer, struct checkpoint_sum *sum)
 {
-    cudaStream_t stream = trainer->device->stream;
     enum status status = STATUS_OK;
 
     for (size_t done = 0; done < bytes && !status; done += CHECKPOINT_CHUNK) {
         size_t part = bytes - done < CHECKPOINT_CHUNK ? bytes - done : CHECKPOINT_CHUNK;
 
-        status = cuda_device_status(
-            cudaMemcpyAsync(buffer, (const char *)tensor->data + done, part, cudaMemcpyDeviceToHost, stream),
-            "reading the weights");
-        if (!status)
-            status = cuda_device_status(cudaStreamSynchronize(stream), "reading the weights");
+        status = cuda_device_read(trainer->device, buffer, (const char *)tensor->data + done, part,
+                                  "reading the weights");
         if (!status)
             checkpoint_sum_add(sum, buffer, part);
     }

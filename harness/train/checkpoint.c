@@ -78,12 +78,8 @@ static enum status fill_header(struct trainer *trainer, const struct checkpoint_
     header->val_best = trainer->val_best;
     header->missed = trainer->missed && trainer->missed == trainer->step;
     describe(trainer, header->name, sizeof(header->name));
-    status = cuda_device_status(cudaMemcpyAsync(header->scalars, trainer->optim.scalars.data,
-                                                sizeof(struct ops_scalars), cudaMemcpyDeviceToHost,
-                                                trainer->device->stream),
-                                "copying a checkpoint");
-    if (!status)
-        status = cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+    status = cuda_device_read(trainer->device, header->scalars, trainer->optim.scalars.data,
+                              sizeof(struct ops_scalars), "copying a checkpoint");
     if (!status && trainer->options.precision != PRECISION_FP16)
         set_scale(header->scalars, 0.0f);
     return status;
@@ -323,12 +319,8 @@ static enum status read_contents(struct trainer *trainer, struct checkpoint_file
         status = supply_trim(trainer->supply, trainer->device->stream);
     trainer->small = small;
     if (!status)
-        status = cuda_device_status(cudaMemcpyAsync(trainer->optim.scalars.data, header->scalars,
-                                                    sizeof(struct ops_scalars), cudaMemcpyHostToDevice,
-                                                    trainer->device->stream),
-                                    "copying a checkpoint");
-    if (!status)
-        status = cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "copying a checkpoint");
+        status = cuda_device_write(trainer->device, trainer->optim.scalars.data, header->scalars,
+                                   sizeof(struct ops_scalars), "copying a checkpoint");
     if (status)
         return status;
     trainer->step = header->step;

@@ -60,15 +60,7 @@ enum status checkpoint_check_finite(const struct trainer *trainer, const void *b
                        (unsigned long long)trainer->step);
 }
 
-static enum status copy(struct trainer *trainer, void *to, const void *from, size_t bytes,
-                        enum cudaMemcpyKind kind)
-{
-    cudaStream_t stream = trainer->device->stream;
-    enum status status =
-        cuda_device_status(cudaMemcpyAsync(to, from, bytes, kind, stream), "copying a checkpoint");
-
-    return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying a checkpoint");
-}
+static const char copying[] = "copying a checkpoint";
 
 static enum status save_part(struct trainer *trainer, struct checkpoint_file *file, const struct part *part)
 {
@@ -77,8 +69,8 @@ static enum status save_part(struct trainer *trainer, struct checkpoint_file *fi
     for (size_t done = 0; done < part->bytes && !status; done += CHECKPOINT_CHUNK) {
         size_t bytes = part->bytes - done < CHECKPOINT_CHUNK ? part->bytes - done : CHECKPOINT_CHUNK;
 
-        status =
-            copy(trainer, file->buffer, (char *)part->tensor->data + done, bytes, cudaMemcpyDeviceToHost);
+        status = cuda_device_read(trainer->device, file->buffer, (char *)part->tensor->data + done, bytes,
+                                  copying);
         if (!status && part->floats)
             status = checkpoint_check_finite(trainer, file->buffer, bytes);
         if (!status)
@@ -96,8 +88,8 @@ static enum status load_part(struct trainer *trainer, struct checkpoint_file *fi
 
         if (!checkpoint_file_read(file, file->buffer, bytes))
             return checkpoint_file_fail(file, STATUS_FAILED, "the checkpoint cannot be read");
-        status =
-            copy(trainer, (char *)part->tensor->data + done, file->buffer, bytes, cudaMemcpyHostToDevice);
+        status = cuda_device_write(trainer->device, (char *)part->tensor->data + done, file->buffer, bytes,
+                                   copying);
     }
     return status;
 }
@@ -112,7 +104,7 @@ static enum status hold_weights(struct trainer *trainer, const struct param *par
     *out = malloc(bytes);
     if (!*out)
         return status_fail(STATUS_NO_MEMORY, "no host memory for %zu weights", param_count(param));
-    status = copy(trainer, *out, param->weight.data, bytes, cudaMemcpyDeviceToHost);
+    status = cuda_device_read(trainer->device, *out, param->weight.data, bytes, copying);
     return status ? status : checkpoint_check_finite(trainer, *out, bytes);
 }
 
@@ -187,7 +179,8 @@ static enum status load_sparse(struct trainer *trainer, struct checkpoint_file *
         status = status_fail(STATUS_FAILED, "--resume=%s: a mask of weights does not fit their number",
                              file->path);
     else
-        status = copy(trainer, param->weight.data, weights, count * sizeof(float), cudaMemcpyHostToDevice);
+        status =
+            cuda_device_write(trainer->device, param->weight.data, weights, count * sizeof(float), copying);
     free(weights);
     free(mask);
     return status;

@@ -16,15 +16,6 @@ struct dump {
     int count;
 };
 
-static enum status copy_to_host(struct trainer *trainer, void *host, const void *device, size_t bytes)
-{
-    cudaStream_t stream = trainer->device->stream;
-    enum status status = cuda_device_status(
-        cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream), "copying a batch");
-
-    return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying a batch");
-}
-
 /* Adds a tensor with room for its contents, in *host. */
 static enum status add(struct dump *dump, const char *name, const char *type, const int *shape, int dims,
                        size_t *count, void **host)
@@ -50,7 +41,9 @@ static enum status add_integers(struct dump *dump, const char *name, const void 
     void *host;
     enum status status = add(dump, name, "I32", shape, length ? 2 : 1, &count, &host);
 
-    return status ? status : copy_to_host(dump->trainer, host, device, count * sizeof(int32_t));
+    return status ? status
+                  : cuda_device_read(dump->trainer->device, host, device, count * sizeof(int32_t),
+                                     "copying a batch");
 }
 
 /* Pictures or vectors, which are in the model's type. */
@@ -73,7 +66,7 @@ static enum status add_values(struct dump *dump, const char *name, const void *d
         device = cast.data;
     }
     if (!status)
-        status = copy_to_host(trainer, host, device, count * sizeof(float));
+        status = cuda_device_read(trainer->device, host, device, count * sizeof(float), "copying a batch");
     mem_drop(&trainer->mem, &cast);
     return status;
 }
@@ -87,7 +80,8 @@ static enum status add_loss(struct dump *dump)
     enum status status = add(dump, "loss", "F32", shape, 1, &count, &host);
 
     if (!status)
-        status = copy_to_host(dump->trainer, totals, dump->trainer->totals.data, sizeof(totals));
+        status = cuda_device_read(dump->trainer->device, totals, dump->trainer->totals.data, sizeof(totals),
+                                  "copying a batch");
     if (!status)
         *(float *)host = totals[TOTAL_LOSS] / totals[TOTAL_ROWS];
     return status;

@@ -68,28 +68,19 @@ static void keep_two_of_four(float *x, size_t rows, size_t cols)
     }
 }
 
-static enum status copy(struct trainer *trainer, void *to, const void *from, size_t bytes,
-                        enum cudaMemcpyKind kind)
-{
-    cudaStream_t stream = trainer->device->stream;
-    enum status status =
-        cuda_device_status(cudaMemcpyAsync(to, from, bytes, kind, stream), "copying weights");
-
-    return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying weights");
-}
-
 static enum status prune_param(struct trainer *trainer, struct param *param, float *host, uint64_t *histogram)
 {
     struct model *model = &trainer->model;
     size_t count = param_count(param);
     enum status status =
-        copy(trainer, host, param->weight.data, count * sizeof(float), cudaMemcpyDeviceToHost);
+        cuda_device_read(trainer->device, host, param->weight.data, count * sizeof(float), "copying weights");
 
     if (status)
         return status;
     if (trainer->options.prune_pattern == PRUNE_TWO_OF_FOUR) {
         keep_two_of_four(host, (size_t)param->rows, (size_t)param->cols);
-        status = copy(trainer, param->weight.data, host, count * sizeof(float), cudaMemcpyHostToDevice);
+        status = cuda_device_write(trainer->device, param->weight.data, host, count * sizeof(float),
+                                   "copying weights");
     } else {
         status = MODEL_OP(model, prune, .x = param->weight.data, .count = count,
                           .threshold = threshold_of(host, count, trainer->options.prune, histogram));
@@ -108,7 +99,7 @@ static enum status count_param(struct trainer *trainer, const struct param *para
     sizes->sparse += bytes;
     if (!param_can_pack(param))
         return STATUS_OK;
-    status = copy(trainer, host, param->weight.data, bytes, cudaMemcpyDeviceToHost);
+    status = cuda_device_read(trainer->device, host, param->weight.data, bytes, "copying weights");
     for (size_t i = 0; i < count && !status; i++)
         zeros += host[i] == 0.0f;
     sizes->weights += count;

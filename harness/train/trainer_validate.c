@@ -35,13 +35,9 @@ static enum status evaluate_batch(struct trainer *trainer, struct input *input, 
 static enum status take_totals(struct trainer *trainer, const struct tensor *totals, double sums[TOTALS])
 {
     float host[TOTALS] = {0};
-    enum status status = cuda_device_status(
-        cudaMemcpyAsync(host, totals->data, sizeof(host), cudaMemcpyDeviceToHost, trainer->device->stream),
-        "copying the losses");
+    enum status status =
+        cuda_device_read(trainer->device, host, totals->data, sizeof(host), "waiting for a validation");
 
-    if (!status)
-        status =
-            cuda_device_status(cudaStreamSynchronize(trainer->device->stream), "waiting for a validation");
     for (int i = 0; i < TOTALS; i++)
         sums[i] += (double)host[i];
     return status ? status

@@ -43,19 +43,6 @@ static void close_transfer(struct transfer *transfer)
     free(transfer->theirs);
 }
 
-/* Copies a parameter to or from `ours`. */
-static enum status copy(struct transfer *transfer, struct param *param, bool to_host)
-{
-    cudaStream_t stream = transfer->trainer->device->stream;
-    size_t bytes = param_count(param) * sizeof(float);
-    enum status status = cuda_device_status(
-        to_host ? cudaMemcpyAsync(transfer->ours, param->weight.data, bytes, cudaMemcpyDeviceToHost, stream)
-                : cudaMemcpyAsync(param->weight.data, transfer->ours, bytes, cudaMemcpyHostToDevice, stream),
-        "copying weights");
-
-    return status ? status : cuda_device_status(cudaStreamSynchronize(stream), "copying weights");
-}
-
 /* ---- saving ---- */
 
 static void fill_tensor(const struct names_entry *entry, struct safetensors_tensor *tensor)
@@ -74,7 +61,8 @@ static enum status write_weights(struct transfer *transfer, struct tensor_file *
     for (int p = 0; p < model->param_count && !status; p++) {
         struct param *param = &model->params[p];
 
-        status = copy(transfer, param, true);
+        status = cuda_device_read(model->device, transfer->ours, param->weight.data,
+                                  param_count(param) * sizeof(float), "copying weights");
         if (!status)
             status = checkpoint_check_finite(transfer->trainer, transfer->ours,
                                              param_count(param) * sizeof(float));
@@ -241,7 +229,8 @@ static enum status read_weights(struct transfer *transfer, int fd, const char *p
                          data + (off_t)tensor->begin);
         if (!status) {
             names_from_torch(&transfer->names[p], param->rows, transfer->theirs, transfer->ours);
-            status = copy(transfer, param, false);
+            status = cuda_device_write(model->device, param->weight.data, transfer->ours,
+                                       param_count(param) * sizeof(float), "copying weights");
         }
         if (!status)
             status = param_refresh(param, model->device, model->type);
