@@ -281,7 +281,10 @@ static int prepare_environment(const struct settings *settings)
 
 static int make_folder(const char *option, const char *path)
 {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST)
+    char inside[PATH_MAX];
+
+    snprintf(inside, sizeof(inside), "%s/.", path); /* which a file that is there does not have */
+    if ((mkdir(path, 0777) == 0 || errno == EEXIST) && access(inside, W_OK | X_OK) == 0)
         return 0;
     fprintf(stderr, "scenarios: --%s=%s: %s\n", option, path, strerror(errno));
     return -1;

@@ -263,7 +263,8 @@ static void test_bad_use_runs_nothing(void)
 static void test_a_place_that_cannot_be_written_is_told_before_anything_runs(void)
 {
     struct spawn_env *env = cli_env_real();
-    static const char *const bad[] = {"--save=/proc/results", "--save=/tmp", "--write-docs=/proc"};
+    static const char *const bad[] = {"--save=/proc/results", "--save=/tmp", "--write-docs=/proc",
+                                      "--out=/dev/null", "--record=/dev/null"};
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct spawn_result result =
