@@ -573,6 +573,31 @@ static void test_a_context_that_was_measured_late_counts(void)
     spawn_result_free(&result);
 }
 
+/* Idle memory is neither what a pool takes for the next block, nor in the way of a larger one. */
+static void test_memory_that_serves_a_request_is_not_idle(void)
+{
+    static const char card[] = "card\0GPU-1\000016777216";
+    struct recording_make make;
+
+    TEST_ASSERT_TRUE(recording_make_open(&make, first, (struct recording_head){.pid = 7}, RECORDING_PLAIN));
+    recording_make_name(&make, RECORDING_DEVICE, 0, card, sizeof(card));
+    recording_make_event(&make, RECORDING_GROW,
+                         (struct recording_event){.time_ns = 5, .bytes = 12 << 20, .other = 12 << 20});
+    recording_make_event(
+        &make, RECORDING_ALLOC,
+        (struct recording_event){.time_ns = 10, .address = 4096, .bytes = 4 << 20, .kind = RECORDING_MALLOC});
+    recording_make_event(
+        &make, RECORDING_REFUSAL,
+        (struct recording_event){.time_ns = 15, .bytes = 11 << 20, .limit = RECORDING_LIMIT_CARD});
+    recording_make_close(&make, 20, true);
+    struct spawn_result result = CLI_RUN(NULL, "summary", first);
+    cli_expect_out("at most 8 MiB, at 10 ns\n", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("limit        the card itself was full\n", &result);
+    spawn_result_free(&result);
+}
+
 /* Nothing more is recorded of a process that sleeps, or was killed. */
 static void test_a_neighbour_whose_recording_was_not_closed_is_named(void)
 {
@@ -639,6 +664,7 @@ int main(void)
     RUN_TEST(test_what_cannot_help_is_not_suggested);
     RUN_TEST(test_memory_kept_for_other_jobs_is_no_full_card);
     RUN_TEST(test_a_context_that_was_measured_late_counts);
+    RUN_TEST(test_memory_that_serves_a_request_is_not_idle);
     RUN_TEST(test_a_neighbour_whose_recording_was_not_closed_is_named);
     RUN_TEST(test_a_context_that_was_not_measured_is_not_counted_as_the_neighbours);
     RUN_TEST(test_commands_to_try_can_be_copied_into_a_shell);

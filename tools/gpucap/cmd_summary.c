@@ -266,7 +266,8 @@ static void print_idle(const struct timeline *timeline)
         const double ns = (double)(next - timeline->steps[i].time_ns);
         weighted += ns * (double)idle / (double)state.held;
         span += ns;
-        if (idle > most) {
+        /* What the pool has just taken is for the block of the next step. */
+        if (idle > most && timeline->steps[i].change != TIMELINE_HELD) {
             most = idle;
             most_at = timeline->steps[i].time_ns;
         }

@@ -72,11 +72,17 @@ static uint64_t own_use(const struct ledgers_process *process, const struct ledg
     return refusal->limit == LEDGER_UNLIMITED ? process->entry.used : refusal->used;
 }
 
-/* True if the card has less than the process had and asked for: no limit and no other program matters. */
+/* True if the card has less than the process had in use and asked for: no limit and no other program matters.
+ */
 static bool is_too_small(const struct ledgers_card *card, const struct ledgers_process *process,
-                         const struct ledger_refusal *refusal)
+                         const struct refusals *refusals)
 {
-    return card->facts.known && sums_add(own_use(process, refusal), refusal->asked) > card->facts.total;
+    const struct ledger_refusal *refusal = &refusals->last[0];
+    const uint64_t idle =
+        sums_add(refusals->apart[RECORDING_APART_IDLE], refusals->apart[RECORDING_APART_DRIVER]);
+    const uint64_t live = sums_minus(own_use(process, refusal), idle);
+
+    return card->facts.known && sums_add(live, refusal->asked) > card->facts.total;
 }
 
 /* The most that the administrator lets the caller set. */
@@ -224,14 +230,15 @@ static void print_kept(const struct ledgers_card *card)
 }
 
 static void print_remedy(const struct ledgers_card *card, const struct ledgers_process *process,
-                         const struct ledger_refusal *refusal)
+                         const struct refusals *refusals)
 {
+    const struct ledger_refusal *refusal = &refusals->last[0];
     char text[WORDS_TEXT], total[WORDS_TEXT];
     const uint64_t needed = needed_limit(refusal);
 
     if (card->facts.known)
         words_size(card->facts.total, total);
-    if (is_too_small(card, process, refusal)) {
+    if (is_too_small(card, process, refusals)) {
         printf("  the card     has only %s in all\n", total);
         return;
     }
@@ -313,7 +320,7 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     char before[LEDGER_NAME + 24];
     int count = 0;
 
-    if (is_too_small(card, process, refusal))
+    if (is_too_small(card, process, refusals))
         return;
     if (is_kept(refusal))
         advise_on_kept(&count, card, refusal);
@@ -366,8 +373,8 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     why_apart_print("idle then", refusals.apart);
     print_idle(card, process);
     print_reserve(last);
-    print_remedy(card, process, last);
-    if (!is_too_small(card, process, last) &&
+    print_remedy(card, process, &refusals);
+    if (!is_too_small(card, process, &refusals) &&
         ((left_enough(last) && !is_kept(last)) || is_short_now(card, last)))
         print_card_holders(card, process);
     print_earlier(&refusals);

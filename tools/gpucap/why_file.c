@@ -79,10 +79,10 @@ static uint64_t context_beside(const struct refusal *refusal)
                                   : timeline_state_after(refusal->timeline, refusal->timeline->peak).context;
 }
 
-/* What this process had and asked for. */
+/* What this process had in use and asked for; what idled could have been given back. */
 static uint64_t needed(const struct refusal *refusal)
 {
-    return timeline_used(&refusal->state) + context_beside(refusal) + refusal->event->bytes;
+    return timeline_named(&refusal->state) + context_beside(refusal) + refusal->event->bytes;
 }
 
 /* True if the card is too small for that: no other limit and no other program could have made room. */
