@@ -454,7 +454,7 @@ static void test_odd_recordings_read_well(void)
     const struct recording_event block = {
         .time_ns = 10, .address = 4096, .bytes = 5 << 20, .kind = RECORDING_MALLOC, .owner = 1, .tag = 1};
     const struct recording_event context = {.time_ns = 5, .bytes = 500 << 20, .other = 1};
-    const struct recording_event limit = {.time_ns = 4, .bytes = 400 << 20, .other = RECORDING_LIMIT_JOB};
+    struct recording_event limit = {.time_ns = 4, .bytes = 400 << 20, .other = RECORDING_LIMIT_JOB};
 
     expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "held by      nothing");
     expect_words((const struct recording_event[]){block, refusal},
@@ -468,7 +468,12 @@ static void test_odd_recordings_read_well(void)
     refusal.other = 20 << 20;
     expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "and the driver refused");
     expect_words((const struct recording_event[]){limit, context},
-                 (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2, "the CUDA context does not fit");
+                 (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2,
+                 "Try:  gpucap run --max=640M ...");
+    limit.other = RECORDING_LIMIT_ADMIN;
+    expect_words((const struct recording_event[]){limit, context},
+                 (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2,
+                 "Only the administrator can set a higher one (/etc/gpucap.conf).\n");
 }
 
 /* A recording with one block and one refusal behind it, on a card of 16 MiB. `path` in cli_path(). */

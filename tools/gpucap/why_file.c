@@ -373,12 +373,11 @@ static void print_remedy(const struct refusal *refusal)
 }
 
 /* The setting that the limit comes from. One process of a job has a limit of its own by --each. */
-static const char *limit_setting(const struct refusal *refusal)
+static const char *limit_setting(const struct recording *recording, uint8_t kind)
 {
-    const char *job = recording_program(refusal->timeline->recording, RECORDING_JOB_NAME);
-
-    return refusal->event->limit == RECORDING_LIMIT_PROCESS && *job ? "gpucap run --each"
-                                                                    : "gpucap run --max";
+    return kind == RECORDING_LIMIT_PROCESS && *recording_program(recording, RECORDING_JOB_NAME)
+               ? "gpucap run --each"
+               : "gpucap run --max";
 }
 
 static void print_advice(const struct refusal *refusal)
@@ -392,9 +391,10 @@ static void print_advice(const struct refusal *refusal)
     else if (!is_too_small(refusal) && refusal->event->limit != RECORDING_LIMIT_ADMIN &&
              refusal->state.limit != TIMELINE_NO &&
              (!card_bytes(refusal) || refusal->state.limit + missing <= card_bytes(refusal)))
-        why_try_limit(&count, limit_setting(refusal), refusal->state.limit + missing + RESERVE, " ...");
-    if (refusal->event->limit == RECORDING_LIMIT_JOB && others_have(refusal) >= missing &&
-        options_find("wait", 4) >= 0)
+        why_try_limit(&count, limit_setting(refusal->timeline->recording, refusal->event->limit),
+                      refusal->state.limit + missing + RESERVE, " ...");
+    if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) &&
+        others_have(refusal) >= missing)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     why_apart_advise(&count, refusal->apart, missing);
     const char *path = quote_word(refusal->set->paths[refusal->track->file], word, sizeof(word));
@@ -449,7 +449,11 @@ static void print_not_refused(const struct timeline *timeline)
         printf("the CUDA context does not fit\n\n  It takes %s, more than the limit, before the program's "
                "first request.\n",
                recording_size(state.context, context));
-        why_try_limit(&count, "gpucap run --max", state.context + RESERVE, " ...");
+        if (state.limit_kind == RECORDING_LIMIT_ADMIN)
+            puts("  Only the administrator can set a higher one (" OPTIONS_ADMIN_FILE ").");
+        else
+            why_try_limit(&count, limit_setting(timeline->recording, state.limit_kind),
+                          state.context + RESERVE, " ...");
         return;
     }
     fputs("no request was refused\n  ", stdout);
