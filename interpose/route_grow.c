@@ -447,7 +447,9 @@ static void say_context(const struct device *device, bool shares, uint64_t used)
                    device->ordinal, of_job ? "this process's job" : "this process",
                    size_format(of_job ? ledger_used(device->ledger) : used, bytes),
                    size_format(of_job ? ledger_max(device->ledger) : device->limit, limit),
-                   shares && !of_job ? "each" : "max");
+                   device_limit_kind(device) == RECORDING_LIMIT_ADMIN ? "max in " OPTIONS_ADMIN_FILE
+                   : shares && !of_job                                ? "each"
+                                                                      : "max");
 }
 
 /* A context that was the only one when it was made, while it lives. Once a second one exists beside it, the

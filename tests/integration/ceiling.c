@@ -77,6 +77,17 @@ static void test_a_refusal_does_not_name_it_if_the_user_asked_for_less(void)
     expect_refusal("max = 1G\\n", "1G", NULL, " left of 1G (max)\n");
 }
 
+static void test_a_context_that_does_not_fit_names_it_too(void)
+{
+    struct spawn_env *env = card();
+
+    struct spawn_result r = run(env, "max = 100M\\n", spawn_build_path("gpucap"), "run",
+                                spawn_build_path("tests/integration/prog_job"), "hopeless");
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "its limit is 100M: raise max in /etc/gpucap.conf\n"), r.err);
+    spawn_result_free(&r);
+    spawn_env_free(env);
+}
+
 static void test_the_command_line_says_that_the_administrator_allows_less(void)
 {
     struct spawn_env *env = card();
@@ -117,6 +128,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_refusal_names_the_administrators_file_if_its_max_is_the_limit);
     RUN_TEST(test_a_refusal_does_not_name_it_if_the_user_asked_for_less);
+    RUN_TEST(test_a_context_that_does_not_fit_names_it_too);
     RUN_TEST(test_the_command_line_says_that_the_administrator_allows_less);
 #ifdef HAS_WALK
     RUN_TEST(test_why_does_not_suggest_what_the_administrator_forbids);
