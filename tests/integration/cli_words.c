@@ -178,6 +178,10 @@ static void test_bash_completes_commands_options_and_jobs(void)
     expect_offers("gpucap run --res", 2, "--reserve=\n");
     expect_offers("gpucap trim tr", 2, "train-a\n");
     expect_offers("gpucap trim al", 2, "all\n");
+    expect_offers("gpucap why /proc/self/cmdl", 2, "/proc/self/cmdline\n");
+    expect_offers("gpucap why train-", 2, "train-a\n");
+    expect_offers("gpucap record sto", 2, "stop\n");
+    expect_offers("gpucap record stop tr", 3, "train-a\n");
     expect_offers("gpucap help do", 2, "doctor\n");
     expect_offers("gpucap export --t", 2, "--to=\n");
     expect_offers("gpucap page /proc/self/cmdl", 2, "/proc/self/cmdline\n");

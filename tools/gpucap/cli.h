@@ -26,7 +26,17 @@ struct cli_option {
 };
 
 /* What the words behind a command's options are; for completion. */
-enum cli_operands { CLI_NOTHING, CLI_PROGRAM, CLI_PROCESS, CLI_JOB, CLI_COMMAND, CLI_SHELL, CLI_FILE };
+enum cli_operands {
+    CLI_NOTHING,
+    CLI_PROGRAM,
+    CLI_PROCESS,
+    CLI_JOB,
+    CLI_REFUSED,
+    CLI_RECORDED,
+    CLI_COMMAND,
+    CLI_SHELL,
+    CLI_FILE
+};
 
 struct cli_command {
     const char *name;

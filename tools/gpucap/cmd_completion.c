@@ -64,6 +64,15 @@ static void bash_operands(const struct cli_command *command)
     case CLI_JOB:
         puts("        words=\"$words $(gpucap completion processes 2>/dev/null)\"");
         break;
+    case CLI_REFUSED:
+        puts("        [[ $word == -* ]] || { compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "
+             "\"$word\") "
+             "$(compgen -W \"all $(gpucap completion processes 2>/dev/null)\" -- \"$word\")); return; }");
+        break;
+    case CLI_RECORDED:
+        puts("        words=\"$words $(gpucap completion processes 2>/dev/null)\"\n"
+             "        ((COMP_CWORD > 2)) || words='start stop'");
+        break;
     case CLI_COMMAND:
         puts("        words=$commands");
         break;
@@ -134,6 +143,11 @@ static const char *zsh_operands(enum cli_operands operands)
     case CLI_PROCESS:
     case CLI_JOB:
         return "'1:process or job:($(gpucap completion processes 2>/dev/null))'";
+    case CLI_REFUSED:
+        return "'*:process, job or recording:{compadd -- $(gpucap completion processes 2>/dev/null); "
+               "_files}'";
+    case CLI_RECORDED:
+        return "'1:what to do:(start stop)' '2:process:($(gpucap completion processes 2>/dev/null))'";
     case CLI_COMMAND:
         return "'1:command:($names)'";
     case CLI_SHELL:

@@ -104,12 +104,12 @@ const struct cli_command cli_commands[] = {
      "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
      "try. The process must be alive; of one that has ended, its recording tells the same and more: what was "
      "live by tag, owner and size, and with the recordings of the job's other processes what these had then.",
-     look_options, CLI_PROCESS, false, cmd_why},
+     look_options, CLI_REFUSED, false, cmd_why},
     {"record", "start|stop PID", "Record what a running process does with device memory.",
      "Blocks that are live at the start come first in the recording, without their owners. The process must "
      "be one of `gpucap ps`. To record from the start, give gpucap run --record=FILE. Only the owner of a "
      "process, or root, may do this.",
-     record_options, CLI_PROCESS, false, cmd_record},
+     record_options, CLI_RECORDED, false, cmd_record},
     {"summary", "[--fit] FILE...", "Say in a screenful what recordings show.",
      "For each process and card: the peak and what made it up, what was refused, waited for and lent, what "
      "was never freed, large blocks that live for moments, what idled in the pool, and the limit below which "
