@@ -11,7 +11,6 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
-#include "interpose/base/sums.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
 #include "interpose/nudge.h"

@@ -56,26 +56,22 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     return code_of(ipc_export(block.pool, block.start, handle));
 }
 
-/* Returns true if the handle is ours, with the answer in *result. The driver reports errors in other
- * arguments. */
-static bool open_ours(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags,
-                      CUresult *result)
+/* Opens a handle, ours or by the driver's `call`, which also reports errors in other arguments, and notes for
+ * a recording what was opened. */
+static CUresult open_handle(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags,
+                            __typeof__(driver.cuIpcOpenMemHandle) call)
 {
     CUcontext context = NULL;
+    CUdeviceptr start;
+    CUresult result;
+    size_t bytes;
 
     if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ipc_is_ours(handle) ||
         driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
-        return false;
-    *result = context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
-    return true;
-}
-
-/* Notes for a recording what was opened. */
-static CUresult seen_open(CUresult result, const CUdeviceptr *address)
-{
-    CUdeviceptr start;
-    size_t bytes;
-
+        result = call(address, *handle, flags);
+    else
+        result =
+            context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
     if (events_are_on() && result == CUDA_SUCCESS &&
         cuMemGetAddressRange_v2(&start, &bytes, *address) == CUDA_SUCCESS)
         seen_note(result, RECORDING_IMPORT, ROUTE_CURRENT, *address, bytes, NULL);
@@ -84,22 +80,14 @@ static CUresult seen_open(CUresult result, const CUdeviceptr *address)
 
 CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result;
-
     OWNER_CALL();
-    if (!open_ours(address, &handle, flags, &result))
-        result = driver.cuIpcOpenMemHandle(address, handle, flags);
-    return seen_open(result, address);
+    return open_handle(address, &handle, flags, driver.cuIpcOpenMemHandle);
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
 {
-    CUresult result;
-
     OWNER_CALL();
-    if (!open_ours(address, &handle, flags, &result))
-        result = driver.cuIpcOpenMemHandle_v2(address, handle, flags);
-    return seen_open(result, address);
+    return open_handle(address, &handle, flags, driver.cuIpcOpenMemHandle_v2);
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr address)
