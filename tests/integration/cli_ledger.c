@@ -647,6 +647,19 @@ static void test_why_does_not_blame_a_limit_that_left_enough(void)
     spawn_result_free(&result);
 }
 
+static void test_why_takes_a_job_for_no_file_of_that_name(void)
+{
+    members_start(MEMBERS_UUID, "bin", 8192, 1024, 0);
+    struct spawn_env *env = cli_env();
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    struct spawn_result result =
+        spawn_run(env, (const char *[]){"sh", "-c", "cd / && exec \"$CLI\" why bin", NULL}, NULL);
+    cli_expect_status(0, &result);
+    cli_expect_out(": no request was refused", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 static void test_why_of_a_process_without_refusals_says_so(void)
 {
     const struct member *member = members_start(MEMBERS_UUID, "job", 8192, 1024, 0);
@@ -709,6 +722,7 @@ int main(void)
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);
     RUN_TEST(test_why_counts_the_reserve);
     RUN_TEST(test_why_does_not_blame_a_limit_that_left_enough);
+    RUN_TEST(test_why_takes_a_job_for_no_file_of_that_name);
     RUN_TEST(test_why_of_a_process_without_refusals_says_so);
     RUN_TEST(test_why_of_a_process_that_is_not_there_is_status_1);
     return UNITY_END();

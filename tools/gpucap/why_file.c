@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define LONG_PATH  36 /* beside it is no room for words */
 #define MIB        (UINT64_C(1) << 20)
@@ -28,16 +27,28 @@
 #define NEIGHBOURS 4
 #define LITTLE     (16 * MIB)
 
+/* A job may have the name of a program or folder that lies here. */
+static bool is_recording(const char *path)
+{
+    char magic[sizeof(RECORDING_MAGIC)];
+    FILE *file = fopen(path, "rbe");
+    const bool is =
+        file && fread(magic, sizeof(magic), 1, file) == 1 && !memcmp(magic, RECORDING_MAGIC, sizeof(magic));
+
+    if (file)
+        fclose(file);
+    return is;
+}
+
 bool why_names_file(const char *word)
 {
     static const char ending[] = ".gpucap";
     const size_t length = strlen(word), tail = sizeof(ending) - 1;
-    struct stat stat_of;
 
     if (!word[strspn(word, "0123456789")])
         return false;
     return strchr(word, '/') || (length > tail && !strcmp(word + length - tail, ending)) ||
-           stat(word, &stat_of) == 0;
+           is_recording(word);
 }
 
 /* ---- one refusal ---- */
