@@ -458,7 +458,7 @@ static _Atomic(CUcontext) only_context;
 
 /* Notes what a context takes, if that is not known. In a job others rely on the figure: it is that of one
  * context. */
-static void note_context_bytes(struct device *device, CUcontext context, uint64_t bytes)
+static void note_context_bytes(struct device *device, CUcontext context, uint64_t bytes, bool measured)
 {
     const bool shares = device->ledger && ledger_shares(device->ledger);
     uint64_t none = 0;
@@ -468,7 +468,7 @@ static void note_context_bytes(struct device *device, CUcontext context, uint64_
     if (shares && has_another(device, context))
         bytes = 0;
     if (atomic_compare_exchange_strong(&device->context_bytes, &none, bytes) && shares)
-        ledger_set_context_bytes(device->ledger, bytes);
+        ledger_set_context_bytes(device->ledger, measured ? bytes : 0);
 }
 
 static CUresult check_context(CUdevice ordinal, CUcontext context)
@@ -476,6 +476,7 @@ static CUresult check_context(CUdevice ordinal, CUcontext context)
     struct device *device;
     CUcontext before = NULL;
     uint64_t used, other = 0; /* memory that is not the context's */
+    bool measured = true;
 
     if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
         pools_distrust();
@@ -506,13 +507,14 @@ static CUresult check_context(CUdevice ordinal, CUcontext context)
 
         used = own.used < used ? own.used : used; /* without a measurement, the account's figure is a guess */
         other = own.charged < used ? own.charged : 0;
+        measured = own.measured;
     }
     if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
         say_context(device, shares, used);
         route_context_failed(ordinal);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    note_context_bytes(device, context, used - other);
+    note_context_bytes(device, context, used - other, measured);
     return CUDA_SUCCESS;
 }
 

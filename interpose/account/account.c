@@ -541,6 +541,7 @@ struct account_view account_glance(struct account *account)
     view.room = limit_room(&state);
     view.used = account->state.measured;
     view.charged = account->charged;
+    view.measured = account->exact;
     leave(account);
     return view;
 }

@@ -114,6 +114,7 @@ uint64_t account_short_to_grow(struct account *account, uint64_t need);
 struct account_view {
     uint64_t limit, used, room;
     uint64_t charged; /* the part of used that is blocks */
+    bool measured;    /* used is the driver's figure, not a guess or estimate */
 };
 struct account_view account_view(struct account *account);
 /* The same without a measurement, beside the others' leases. */

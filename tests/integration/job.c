@@ -229,6 +229,14 @@ static void test_without_nvml_a_context_counts_once_while_it_lives(void)
     expect_lent(without_nvml(), "contexts_come_and_go");
 }
 
+static void test_a_context_that_cannot_be_measured_is_no_size_for_others(void)
+{
+    struct spawn_env *env = wrapped("on", "off");
+
+    spawn_env_set(env, "GPUCAP_LOG", "quiet");
+    expect_lent(env, "blind_beside_others");
+}
+
 static void test_without_nvml_code_that_was_not_loaded_does_not_count(void)
 {
     expect_lent(without_nvml(), "loads_that_fail");
@@ -631,6 +639,7 @@ int main(void)
     RUN_TEST(test_a_context_is_not_taken_for_as_large_as_what_others_use);
     RUN_TEST(test_a_context_is_not_taken_for_as_large_as_all_that_its_process_holds);
     RUN_TEST(test_without_nvml_a_context_counts_once_while_it_lives);
+    RUN_TEST(test_a_context_that_cannot_be_measured_is_no_size_for_others);
     RUN_TEST(test_without_nvml_code_that_was_not_loaded_does_not_count);
     RUN_TEST(test_a_request_in_a_capture_waits_for_no_other_process);
     RUN_TEST(test_a_context_beside_a_min_gets_what_others_have_idle);

@@ -313,6 +313,22 @@ static void waits_beside_a_min(void)
     prog_join(start_without_limits());
 }
 
+/* A process that cannot measure its context counts more for it. The next one still knows its size and has
+ * room for it. */
+static void blind_beside_others(void)
+{
+    CUdeviceptr block;
+
+    prog_context(0);
+    if (prog_is_other())
+        return;
+    MUST(0, setenv("GPUCAP_SIM_NVML", "absent", 1));
+    prog_join(prog_start(false));
+    MUST(0, unsetenv("GPUCAP_SIM_NVML"));
+    MUST(0, cuMemAlloc(&block, HALF + 160 * MIB)); /* leaves less than two contexts */
+    prog_join(prog_start(false));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
@@ -326,6 +342,7 @@ int main(int argc, char **argv)
         {"captures", captures},
         {"context_beside_a_min", context_beside_a_min},
         {"waits_beside_a_min", waits_beside_a_min},
+        {"blind_beside_others", blind_beside_others},
     };
 
     return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));
