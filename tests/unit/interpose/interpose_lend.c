@@ -38,15 +38,8 @@ static bool is_listening;
 
 /* ---- the rest of the library ---- */
 
-atomic_bool driver_bound = true;
-struct driver_table driver_entries;
 atomic_bool events_on;
 _Thread_local uint16_t owner_current;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 const struct options *library_options(void)
 {

@@ -48,14 +48,7 @@ static struct got {
 
 /* ---- the rest of the library ---- */
 
-atomic_bool driver_bound = true;
-struct driver_table driver_entries;
 atomic_bool events_on = true;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 bool route_active(void)
 {
@@ -157,6 +150,12 @@ bool device_set_limit(struct device *device, uint64_t bytes)
     return true;
 }
 
+enum recording_limit device_limit_kind(const struct device *device)
+{
+    (void)device;
+    return RECORDING_LIMIT_PROCESS;
+}
+
 int device_free_bytes(struct device *device, uint64_t *bytes)
 {
     (void)device, (void)bytes;
@@ -240,6 +239,11 @@ bool drivers_pools_trim(CUdevice ordinal)
 void pools_distrust(void)
 {
     got.distrusts++;
+}
+
+CUcontext pools_owner_if_green(CUcontext context)
+{
+    return context;
 }
 
 void pools_context_end_begin(CUcontext context)

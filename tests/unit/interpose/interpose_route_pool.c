@@ -57,18 +57,11 @@ static struct got {
 
 /* ---- the rest of the library ---- */
 
-atomic_bool driver_bound = true;
-struct driver_table driver_entries;
 static atomic_int mode = LIBRARY_ON;
 _Atomic(atomic_int *) library_state = &mode;
 _Thread_local bool pool_freed_pinned;
 atomic_bool events_on = true;
 static uint64_t given_back;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
 
 enum library_mode library_begin(void)
 {
