@@ -3,7 +3,7 @@
 # check themselves and are also run natively; tools/gpu-check runs them on a real card, so they take the libcuda.so.1
 # that they find. Included by CMakeLists.txt of this folder.
 set(pointers_programs "")
-foreach(name prog_pointers prog_waits prog_captures prog_room prog_ipc prog_closes prog_stopped prog_job)
+foreach(name prog_pointers prog_waits prog_captures prog_room prog_frameworks prog_ipc prog_closes prog_stopped prog_job)
   add_executable(${name} ${name}.c ${PROG_CHECK})
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
   set_target_properties(${name} PROPERTIES SKIP_BUILD_RPATH ON)
@@ -16,7 +16,7 @@ foreach(name prog_forger prog_intruder)
   list(APPEND pointers_programs ${name})
 endforeach()
 
-foreach(name pointers waits captures room pointers_ipc)
+foreach(name pointers waits captures room frameworks pointers_ipc)
   gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)
   add_dependencies(${name} ${pointers_programs} gpucap_library simgpu_cuda simgpu_nvml)
 endforeach()

@@ -6,8 +6,8 @@ PROGRAM_SECONDS=60 # contexts take their time on a busy card
 
 # Programs of tests/integration: program, ways, what is set under the library ('-': nothing), scenarios. A cap makes the
 # card small for what must be refused; in front of make_way it is full. Not natively: a free or a close that waits keeps
-# the driver from beginning a capture or opening a block. No way: those need two cards, crowd and
-# pool_* fill one (conformance runs the latter alone), within_what_is_idle and kept_by_weights need a certain reserve,
+# the driver from beginning a capture or opening a block. No way: those need two cards, crowd, takes_all
+# and pool_* fill one (conformance runs the last alone), within_what_is_idle and kept_by_weights need a certain reserve,
 # handed_over crashes the driver (two threads end one capture), and the others fork, clone or make contexts as it has only been tried
 # on simgpu.
 EACH_WAY=native,strict,deferred
@@ -26,6 +26,8 @@ prog_waits $WRAPPED GPUCAP_MAX=2G make_way refused_then_flag refused_all_then_fl
 prog_captures $WRAPPED GPUCAP_MAX=2G allocated_into_a_graph
 prog_room $EACH_WAY - ordered_elsewhere
 prog_room $WRAPPED GPUCAP_MAX=3G after_growth freed_elsewhere told_behind_work
+prog_frameworks $WRAPPED GPUCAP_MAX=3G sleeps tokens decodes
+prog_frameworks , - takes_all
 prog_room , - ordered_by_none pool_grows_by_chunks pool_gives_back_empty_chunks pool_joins_no_gaps within_what_is_idle kept_by_weights
 prog_ipc $EACH_WAY - share opened at_rest codes never_opened killed exporter_dies context_ends forks threads leave
 prog_ipc $WRAPPED - freed_while_open unwrapped
