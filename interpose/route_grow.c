@@ -108,7 +108,7 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
     *growth = (struct route_growth){.device = NULL};
     if (growing_card(&device))
         return route_refuse_unknown(BLOCKS_ASYNC);
-    bytes = bytes ? bytes : GROWTH_UNKNOWN;
+    bytes = bytes ? limit_round(bytes) : GROWTH_UNKNOWN;
     if (device)
         return grow(growth, device, bytes);
     struct device *guarded = route_active() ? device_guarded_current() : NULL;
@@ -356,7 +356,7 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_
         return CUDA_SUCCESS;
     if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
         need = UINT64_MAX;
-    const CUresult result = grow(growth, device, need);
+    const CUresult result = grow(growth, device, limit_round(need));
     if (result == CUDA_SUCCESS && context)
         atomic_store(&context->stack, bytes_per_thread);
     return result;

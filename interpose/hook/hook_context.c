@@ -154,10 +154,19 @@ static CUresult primary_drop(struct primary *primary, CUresult result)
     return result;
 }
 
+/* Call when a primary context that does not fit was released again. If the program has retained it before a
+ * reset, the release has not ended it. */
+static void end_unfit(CUdevice ordinal)
+{
+    if (primary_is_active(ordinal))
+        driver.cuDevicePrimaryCtxReset_v2(ordinal);
+}
+
 /* Ends a primary context that does not fit, and leaves the program no handle of it. */
 static void release_again(CUcontext *context, CUdevice ordinal)
 {
     driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+    end_unfit(ordinal);
     *context = NULL;
 }
 
@@ -216,14 +225,25 @@ static CUdevice card_of_green(CUgreenCtx green)
     return ordinal;
 }
 
-/* Returns the primary context of a card; does not keep it retained. */
-static CUcontext primary_of(CUdevice ordinal)
+/* Finds the primary context of a card; does not keep it retained. Returns the driver's result. */
+static CUresult find_primary(CUdevice ordinal, CUcontext *context)
 {
-    CUcontext context = NULL;
+    CUcontext found = NULL;
+    const CUresult result = driver.cuDevicePrimaryCtxRetain(&found, ordinal);
 
-    if (driver.cuDevicePrimaryCtxRetain(&context, ordinal) == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         driver.cuDevicePrimaryCtxRelease_v2(ordinal);
-    return context;
+        *context = found;
+    }
+    return result;
+}
+
+/* Ends a green context, and the primary one if it was made for it. */
+static void destroy_unfit(CUgreenCtx green, CUdevice ordinal, bool made)
+{
+    driver.cuGreenCtxDestroy(green);
+    if (made)
+        end_unfit(ordinal);
 }
 
 /* A green context retains its card's primary context, and makes it if it does not exist. */
@@ -242,15 +262,18 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
     pools_expect_green();
     result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
     if (result == CUDA_SUCCESS && primary) {
-        primary->context = primary_of(ordinal);
-        primary->holds++;
+        result = find_primary(ordinal, &primary->context);
+        if (result != CUDA_SUCCESS) /* its memory could not be counted */
+            destroy_unfit(*green, ordinal, makes);
+        else
+            primary->holds++;
     }
     route_grow_context_end(&growth, ordinal, result == CUDA_SUCCESS && makes ? primary->context : NULL);
     if (result != CUDA_SUCCESS)
         route_context_failed(ordinal);
     if (result == CUDA_SUCCESS && makes &&
         (result = route_context_made(ordinal, primary->context)) != CUDA_SUCCESS) {
-        driver.cuGreenCtxDestroy(*green);
+        destroy_unfit(*green, ordinal, makes);
         primary->holds--;
     }
     return primary_drop(primary, result);

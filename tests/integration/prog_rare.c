@@ -456,6 +456,36 @@ static void heap_set_again(void)
     }
 }
 
+/* The driver takes whole pages for the stacks of each context. */
+static void stacks_in_pages(void)
+{
+    CUcontext context;
+
+    begin();
+    MUST(0, cuCtxCreate(&context, NULL, 0, 0));
+    const size_t before = told_free();
+    const unsigned long long held_before = held();
+    MUST(0, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032)); /* a little more than a page */
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1032));
+    MUST(true, before - told_free() >= held() - held_before);
+}
+
+/* A primary context that does not fit ends, also if the program has retained it before a reset. */
+static void refused_after_a_reset(void)
+{
+    CUmemGenericAllocationHandle handle;
+    size_t count = 0;
+
+    prog_context(0);
+    MUST(0, cuDevicePrimaryCtxReset(0));
+    while (count < UNITS && cuMemCreate(&handle, UNIT, &on_card, 0) == CUDA_SUCCESS)
+        count++;
+    const unsigned long long before = held();
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(before, held());
+}
+
 /* ---- pools and arrays ---- */
 
 /* Far more host memory than a cap allows, and then memory of the card. */
@@ -540,6 +570,8 @@ int main(int argc, char **argv)
         {"mapped_then_released", mapped_then_released},
         {"mapped_and_held", mapped_and_held},
         {"contexts_overlap", contexts_overlap},
+        {"stacks_in_pages", stacks_in_pages},
+        {"refused_after_a_reset", refused_after_a_reset},
         {"heap_set_again", heap_set_again},
         {"grown_in_a_green_context", grown_in_a_green_context},
         {"not_mappings", not_mappings},

@@ -118,6 +118,18 @@ static void test_a_heap_counts_by_its_largest_size(void)
     run("heap_set_again", BLIND);
 }
 
+static void test_stacks_count_in_whole_pages(void)
+{
+    run("stacks_in_pages", NATIVE);
+    run("stacks_in_pages", BLIND);
+}
+
+static void test_a_context_that_is_refused_after_a_reset_ends(void)
+{
+    run("refused_after_a_reset", NATIVE);
+    run("refused_after_a_reset", STRICT);
+}
+
 static void test_a_context_counts_once_while_it_lives(void)
 {
     every_way("contexts_overlap");
@@ -173,6 +185,8 @@ int main(void)
     RUN_TEST(test_memory_taken_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_a_heap_counts_by_its_largest_size);
+    RUN_TEST(test_stacks_count_in_whole_pages);
+    RUN_TEST(test_a_context_that_is_refused_after_a_reset_ends);
     RUN_TEST(test_a_context_counts_once_while_it_lives);
     RUN_TEST(test_a_block_is_no_mapping);
     RUN_TEST(test_on_a_card_full_of_freed_memory_the_driver_gets_what_it_needs);

@@ -249,6 +249,8 @@ static CUresult CUDAAPI mem_alloc(CUdeviceptr *address, size_t bytes)
 static CUresult CUDAAPI retain(CUcontext *context, CUdevice ordinal)
 {
     (void)ordinal;
+    if (fake.no_primary)
+        return CUDA_ERROR_UNKNOWN;
     got.retains++;
     *context = FIRST;
     fake.active = fake.active || fake.result == CUDA_SUCCESS;

@@ -16,6 +16,7 @@ extern struct fake {
     CUresult refuse, made; /* the answers of route_grow_... and of route_context_made */
     CUresult result;       /* the driver's */
     bool active;           /* the primary context exists */
+    bool no_primary;       /* and cannot be retained */
     CUcontext current;
     bool inactive, captures;
     int local_bytes; /* stack of a function; -1: it is a kernel */

@@ -223,6 +223,15 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGreenCtxCreate(&green, NULL, CARD, 0));
     TEST_ASSERT_EQUAL_INT(1, got.undone);
     fake.made = CUDA_SUCCESS;
+    fake.no_primary = true; /* the driver does not tell which context it has made */
+    fake.active = false;
+    begin();
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNKNOWN, cuGreenCtxCreate(&green, NULL, CARD, 0));
+    TEST_ASSERT_EQUAL_INT(1, got.undone);
+    TEST_ASSERT_EQUAL_INT(1, got.failed);
+    TEST_ASSERT_NULL(got.grown);
+    fake.no_primary = false;
+    fake.made = CUDA_SUCCESS;
     cuDevicePrimaryCtxRetain(&context, CARD);
     begin();
     cuDevicePrimaryCtxRelease_v2(CARD);
