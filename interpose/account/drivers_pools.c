@@ -101,11 +101,14 @@ static CUmemoryPool current_of(CUdevice ordinal)
 {
     CUmemoryPool current = NULL;
 
-    return driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS ? current : NULL;
+    if (driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS ||
+        driver.cuDeviceGetMemPool(&current, ordinal) == CUDA_SUCCESS) /* again: a failure may pass */
+        return current;
+    return NULL;
 }
 
 /* A pool that is not in the table may be destroyed right after the driver has named it: it is named once more
- * while none can be. That is also a second try if the driver has failed. */
+ * while none can be. */
 struct drivers_pool *drivers_pools_current(CUdevice ordinal)
 {
     CUmemoryPool current = current_of(ordinal);
