@@ -231,7 +231,6 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     TEST_ASSERT_EQUAL_INT(1, got.failed);
     TEST_ASSERT_NULL(got.grown);
     fake.no_primary = false;
-    fake.made = CUDA_SUCCESS;
     cuDevicePrimaryCtxRetain(&context, CARD);
     begin();
     cuDevicePrimaryCtxRelease_v2(CARD);
