@@ -83,21 +83,45 @@ static void note_taken(struct ledger *ledger, uint32_t taken)
         ;
 }
 
-/* Takes the kernel's lock on the first free slot. */
+/* Takes or releases (F_WRLCK, F_UNLCK) one of the kernel's locks. */
+static int set_lock(const struct ledger *ledger, int64_t byte, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+    return fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
+}
+
+/* Takes a slot whose process has ended. Clears it first: once the slot is ours, the dead owner's lease would
+ * count as that of a living process. */
+static int take_over_slot(struct ledger *ledger, int slot)
+{
+    int rc = set_lock(ledger, LEDGER_CLAIM_BYTE + slot, F_WRLCK);
+
+    if (rc)
+        return rc;
+    if (ledger_alive(ledger, slot)) {
+        rc = -EAGAIN;
+    } else {
+        atomic_store(&ledger->file->slots[slot].state, LEDGER_FREE);
+        rc = set_lock(ledger, LEDGER_SLOT_BYTE + slot, F_WRLCK);
+    }
+    set_lock(ledger, LEDGER_CLAIM_BYTE + slot, F_UNLCK);
+    return rc;
+}
+
+/* Takes the first free slot. */
 static int take_slot(struct ledger *ledger)
 {
     for (int i = 0; i < LEDGER_SLOTS; i++) {
-        struct flock lock = ledger_slot_lock(i, 1);
+        const int rc = take_over_slot(ledger, i);
 
-        if (fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0) {
-            /* The lease of the dead owner must not count as ours. */
-            atomic_store(&ledger->file->slots[i].state, LEDGER_FREE);
+        if (rc == 0) {
             ledger->slot = i;
             note_taken(ledger, (uint32_t)i + 1);
             return 0;
         }
-        if (errno != EAGAIN && errno != EACCES)
-            return -errno;
+        if (rc != -EAGAIN && rc != -EACCES)
+            return rc;
     }
     return -ENOSPC;
 }

@@ -16,7 +16,8 @@
 
 /* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
-#define LEDGER_SLOT_BYTE  (LEDGER_SETUP_BYTE + 1)
+#define LEDGER_SLOT_BYTE  (LEDGER_SETUP_BYTE + 1)           /* the slot's process lives */
+#define LEDGER_CLAIM_BYTE (LEDGER_SLOT_BYTE + LEDGER_SLOTS) /* the slot is changing hands */
 
 /* The count in the lock word makes each hold of the lock unique. Without it a process that has seen a dead
  * owner could take the lock from a living process that got the dead one's slot since. */
