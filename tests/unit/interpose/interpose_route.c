@@ -556,6 +556,12 @@ static void test_idle_memory_goes_back_if_it_is_enough(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * PAGE, 2));
     TEST_ASSERT_EQUAL_UINT64(0, fake.idle[0]);
     TEST_ASSERT_EQUAL_UINT64(2 * PAGE, fake.idle[1]);
+    release(0, BLOCKS_ARRAY, 2 * PAGE, 2, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 2));
+    fake.idle[0] = 10 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS,
+                          take(BLOCKS_ARRAY, 2 * PAGE, 3)); /* lacks a page, gets room for two */
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, fake.idle[0]);
 }
 
 static void test_memory_of_other_processes_is_borrowed_before_a_refusal(void)

@@ -429,6 +429,7 @@ static void test_growth_lasts_until_its_context_ends(void)
     route_grow_end(&growth);
     TEST_ASSERT_EQUAL_UINT64(before - 3 * PAGE, room(0));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_begin(&growth, 0)); /* not known: a page */
+    TEST_ASSERT_EQUAL_UINT64(PAGE, growth.bytes);
     route_grow_abort(&growth);
     TEST_ASSERT_EQUAL_UINT64(before - 3 * PAGE, room(0));
     TEST_ASSERT_TRUE(route_grow_graph_begin(&growth, 0, PAGE, false));
@@ -483,6 +484,10 @@ static void test_a_stack_grows_by_what_it_has_not(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_stack_begin(&growth, 2 * PAGE / THREADS + ROUTE_STACK));
     TEST_ASSERT_EQUAL_UINT64(2 * PAGE, growth.bytes);
     route_grow_end(&growth);
+    fake.context = OTHER;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_stack_begin(&growth, ROUTE_STACK + 1));
+    TEST_ASSERT_EQUAL_UINT64(PAGE, growth.bytes);
+    route_grow_abort(&growth);
 }
 
 /* Without a limit, beside the min of another job. */

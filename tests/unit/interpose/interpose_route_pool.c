@@ -406,6 +406,8 @@ static void test_each_way_of_making_room_is_tried_in_turn(void)
     fake = (struct fake){.refuse = 2, .lends = 1, .lends_on_card = 1};
     expect_alloc(CUDA_SUCCESS, BLOCK);
     TEST_ASSERT_EQUAL_INT(1, got.ends);
+    fake = (struct fake){.refuse = 3, .lends_on_card = 3}; /* others took what was lent */
+    expect_alloc(CUDA_SUCCESS, BLOCK);
     fake = (struct fake){.refuse = 1, .waits_on_card = 1};
     expect_alloc(CUDA_SUCCESS, BLOCK);
     TEST_ASSERT_EQUAL_INT(0, got.said + got.full);
