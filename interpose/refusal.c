@@ -65,7 +65,7 @@ static bool is_due(uint64_t kind, unsigned *unsaid)
     do {
         const uint64_t ms = last & ((UINT64_C(1) << KIND_SHIFT) - 1);
 
-        if (last >> KIND_SHIFT == kind && now - ms < INTERVAL_MS) {
+        if (last >> KIND_SHIFT == kind && now < ms + INTERVAL_MS) {
             count_silent();
             return false;
         }
@@ -281,7 +281,7 @@ static enum recording_limit note_refusal(struct device *device, struct ledger_re
     return cause;
 }
 
-/* Notes the refusal of a request without a limit. `device`: NULL without a ledger. Returns what refused. */
+/* Notes the refusal of a request without a limit. `device`: has a ledger, or NULL. Returns what refused. */
 static enum recording_limit note_unlimited(int ordinal, struct device *device, uint64_t bytes, uint64_t kept)
 {
     const uint64_t on_card = device ? largest_on_card(device) : UINT64_MAX;
@@ -305,6 +305,8 @@ void refusal_note_full(int ordinal, uint64_t bytes)
 {
     struct device *device = device_listed(ordinal);
 
+    if (device && !device_is_unlimited(device)) /* refusal_say notes those */
+        device = NULL;
     if (device || events_are_on())
         note_unlimited(ordinal, device, bytes, 0);
 }

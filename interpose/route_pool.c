@@ -30,15 +30,17 @@ static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t b
     struct device *device = pool->budget.owner, *guarded = device ? NULL : device_guarded(pool->ordinal);
     char asked[SIZE_TEXT];
 
-    if (device && result == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result; /* an earlier error of the context, for example */
+    if (device) {
         refusal_say(device, REFUSAL_PROGRAM, bytes);
-    } else if (guarded && result == CUDA_ERROR_OUT_OF_MEMORY) {
+    } else if (guarded) {
         refusal_say_kept(guarded, bytes);
     } else {
         refusal_note_full(pool->ordinal, bytes);
         log_info("out of memory on device %d: asked for %s", pool->ordinal, size_format(bytes, asked));
     }
-    return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static int alloc(struct pool *pool, uint64_t bytes, uint64_t *start)

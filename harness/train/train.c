@@ -154,7 +154,8 @@ static enum status run_on(struct train_options *options, struct cuda_device *dev
 
     if (status)
         return status;
-    if (options->save) /* only now: a trial has nothing to save, and ends as without --save */
+    /* Not before: a trial has nothing to save, and ends as without --save. */
+    if (options->save && (options->find_batch || options->auto_accum))
         stop_watch();
     /* The peak is the training's, not that of trials, which hold some memory back. */
     atomic_store(&supply->budget->peak, atomic_load(&supply->budget->used));

@@ -81,7 +81,8 @@ uint64_t ledger_context_bytes(struct ledger *ledger)
     uint32_t seen = 0;
 
     for (;;) {
-        uint32_t other = atomic_load(&ledger->file->sizing); /* first: it is cleared after the next is set */
+        /* Read first: the process that finds the size stores context_bytes, then clears this. */
+        uint32_t other = atomic_load(&ledger->file->sizing);
         const uint64_t known = atomic_load(&ledger->file->context_bytes), now = clock_ms();
 
         if (known >= CONTEXT_LEAST && known <= CONTEXT_MOST)

@@ -275,6 +275,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
         (result = route_context_made(ordinal, primary->context)) != CUDA_SUCCESS) {
         destroy_unfit(*green, ordinal, makes);
         primary->holds--;
+        *green = NULL;
     }
     return primary_drop(primary, result);
 }

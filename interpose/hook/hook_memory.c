@@ -89,7 +89,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 static CUresult seen_async(const struct route_ticket *ticket, CUresult result, const CUdeviceptr *address,
                            size_t bytes, CUstream stream)
 {
-    if (events_are_on() && !capture_takes(stream))
+    if ((events_are_on() || result == CUDA_ERROR_OUT_OF_MEMORY) && !capture_takes(stream))
         seen_note(result, RECORDING_ASYNC, route_card_of(ticket), result == CUDA_SUCCESS ? *address : 0,
                   bytes, stream);
     return result;

@@ -1,5 +1,5 @@
-/* seen: notes for a recording what a hook of a call that takes memory has got from the driver. One branch
- * while nothing is recorded. Owns no lock. */
+/* seen: notes what a hook of a call that takes memory has got from the driver: blocks for a recording,
+ * refusals also for `gpucap why`. Two branches while nothing is recorded. Owns no lock. */
 #ifndef GPUCAP_SEEN_H
 #define GPUCAP_SEEN_H
 
@@ -15,7 +15,7 @@ void seen_note(CUresult result, enum recording_kind kind, CUdevice ordinal, uint
 #define SEEN(result, kind, ordinal, address, bytes, stream)                                                  \
     ({                                                                                                       \
         const CUresult seen_ = (result);                                                                     \
-        if (events_are_on())                                                                                 \
+        if (events_are_on() || seen_ == CUDA_ERROR_OUT_OF_MEMORY)                                            \
             seen_note(seen_, kind, ordinal, seen_ == CUDA_SUCCESS ? (uint64_t)(address) : 0, bytes, stream); \
         seen_;                                                                                               \
     })

@@ -17,7 +17,8 @@ void tearDown(void)
 }
 
 #ifdef HAS_WALK
-/* A higher limit would not help while another program has the card. As above, a command follows on `why`. */
+/* A higher limit would not help while another program has the card. The `echo` after
+ * `why` keeps the shell from becoming `why`, which would close the program's input. */
 static void test_why_says_if_the_card_is_full_as_well(void)
 {
     struct spawn_env *env = cli_env_real();

@@ -54,6 +54,7 @@ prog_rare $EACH_WAY GPUCAP_MAX=2G taken_in_a_green_context
 prog_rare , - mapped_then_released mapped_and_held not_mappings host_pool many_pools
 prog_rare , - stack_on_a_full_card code_on_a_full_card freed_in_another_context idle_is_kept_from_the_impossible
 prog_rare , - freed_at_once fill_fails levels contexts_overlap grown_in_a_green_context
+prog_rare , - stacks_in_pages refused_after_a_reset heap_set_again
 prog_captures , - handed_over
 prog_waits , - crowd forks_beside_work forks_beside_contexts
 prog_waits , - context_beside_work context_beside_an_end"

@@ -304,7 +304,8 @@ static void advise_on_kept(int *count, const struct ledgers_card *card, const st
     for (int i = 0; i < card->count; i++) {
         const struct ledger_entry *entry = &card->processes[i].entry;
 
-        if (*entry->job && ps_kept(card, entry) >= missing && ledgers_may_change(&card->processes[i])) {
+        if (missing && *entry->job && ps_kept(card, entry) >= missing &&
+            ledgers_may_change(&card->processes[i])) {
             why_try(count, "gpucap set %s --min=%lluM", entry->job,
                     (unsigned long long)((entry->min - missing) / MIB));
             return;

@@ -49,7 +49,8 @@ static void check_room(struct doctor_report *report, const char *path)
 {
     struct statvfs room;
 
-    if (statvfs(path, &room) == 0 && (uint64_t)room.f_bavail * room.f_frsize < LEDGER_ROOM)
+    /* One without a limit has 0 blocks. */
+    if (statvfs(path, &room) == 0 && room.f_blocks && (uint64_t)room.f_bavail * room.f_frsize < LEDGER_ROOM)
         doctor_problem(report, "ledger",
                        "%s has no room for a card's ledger (512 KiB): name another folder by GPUCAP_LEDGER",
                        path);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define LONG_PATH  36 /* beside it is no room for words */
 #define MIB        (UINT64_C(1) << 20)
@@ -31,7 +32,9 @@
 static bool is_recording(const char *path)
 {
     char magic[sizeof(RECORDING_MAGIC)];
-    FILE *file = fopen(path, "rbe");
+    struct stat status;
+    /* The opening of a FIFO would wait for a writer. */
+    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rbe") : NULL;
     const bool is =
         file && fread(magic, sizeof(magic), 1, file) == 1 && !memcmp(magic, RECORDING_MAGIC, sizeof(magic));
 

@@ -30,7 +30,7 @@ static struct fake {
     uint64_t ms;
     uint64_t room, used, short_to_grow, reclaimable, drivers_idle;
     uint64_t free_on_card;
-    bool shares, job_binds, records, is_copy;
+    bool shares, job_binds, records, is_copy, unlimited;
     const char *path; /* of the recording; NULL: a short one */
     enum recording_limit kind;
     uint64_t leases, lease, max, kept;
@@ -101,6 +101,12 @@ struct device *device_listed(CUdevice ordinal)
 {
     (void)ordinal;
     return device.ledger ? &device : NULL;
+}
+
+bool device_is_unlimited(const struct device *of)
+{
+    (void)of;
+    return fake.unlimited;
 }
 
 int device_free_bytes(struct device *of, uint64_t *bytes)
@@ -560,6 +566,9 @@ static void test_a_full_card_is_noted_for_why(void)
 {
     in_ledger();
     fake.free_on_card = 8 * MIB;
+    refusal_note_full(0, 32 * MIB); /* a limited process, whose refusals are noted with its limit */
+    TEST_ASSERT_EQUAL_INT(0, got.entries);
+    fake.unlimited = true;
     refusal_note_full(0, 32 * MIB);
     expect_said("");
     TEST_ASSERT_EQUAL_INT(1, got.entries);

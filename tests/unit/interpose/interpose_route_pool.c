@@ -422,14 +422,14 @@ static void test_a_refusal_is_the_drivers_own_and_says_why(void)
     fake.native = CUDA_ERROR_ILLEGAL_ADDRESS;
     expect_alloc(CUDA_ERROR_ILLEGAL_ADDRESS, 0);
     TEST_ASSERT_EQUAL_INT(1, got.said);
-    TEST_ASSERT_EQUAL_INT(1, got.full);
+    TEST_ASSERT_EQUAL_INT(0, got.full);
     fake.refuse = 1;
     fake.native = CUDA_SUCCESS;
     expect_alloc(CUDA_ERROR_OUT_OF_MEMORY, 0);
     fake.native = CUDA_ERROR_OUT_OF_MEMORY;
     fake.refuse = fake.missing = fake.lends_on_card = 1; /* at the limit the card's memory is of no use */
     expect_alloc(CUDA_ERROR_OUT_OF_MEMORY, 0);
-    TEST_ASSERT_EQUAL_INT(2, got.said);
+    TEST_ASSERT_EQUAL_INT(3, got.said);
 }
 
 /* A process without a limit. */
