@@ -33,7 +33,7 @@ struct range {
     uint64_t epoch;              /* free: epoch of the latest free in it; only the owner interprets it */
     enum range_state state;
     bool aged;                  /* is in the list by time */
-    bool pending;               /* live, but freed; set by the owner */
+    bool pending;               /* live: the program has freed it, and its work may go on; set by the owner */
     struct mark mark;           /* live: used by the owner */
     struct range *twin;         /* live: the same block in ranges.unmoved; NULL: none */
 } __attribute__((aligned(64))); /* avoids false sharing: threads change the marks of neighbouring ranges */
