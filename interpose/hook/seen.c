@@ -19,7 +19,7 @@ static CUdevice card_of(CUdevice ordinal, uint64_t address)
 void seen_note(CUresult result, enum recording_kind kind, CUdevice ordinal, uint64_t address, uint64_t bytes,
                CUstream stream)
 {
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && route_active())
         refusal_note_full(card_of(ordinal, 0), bytes);
     if (result == CUDA_SUCCESS)
         events_note(&(struct recording_event){.head.type = RECORDING_ALLOC,
