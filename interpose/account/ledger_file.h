@@ -214,6 +214,7 @@ void ledger_sleep(const _Atomic uint32_t *word, uint32_t value, uint64_t timeout
 void ledger_tell_freed(struct ledger *ledger);
 void ledger_await_freed(struct ledger *ledger, uint32_t value, uint64_t timeout_ms);
 
+/* Wakes all that sleep on the word. */
 void ledger_wake_all(_Atomic uint32_t *word);
 /* Adds one to the word, wakes all that sleep on it, and returns the new value. */
 uint32_t ledger_rouse(_Atomic uint32_t *word);

@@ -29,8 +29,9 @@ struct mark {
     _Atomic bool exposed; /* a descriptor or device may reach its memory after the program has freed it */
 };
 
-/* Replaces the word if it is still `from`. Returns true if it was. Acquires also if it was not: whoever took
- * the block has then read the cache slot (cache.h) that the caller fills next. */
+/* Replaces the word if it is still `from`. Returns true if it was. If it was not, another thread has taken
+ * the block out of a slot of the cache (cache.h), and the caller may put another block there: it acquires, so
+ * that the other thread's read of the slot comes before that. */
 static inline bool mark_change(struct mark *mark, uint64_t from, uint64_t to)
 {
     return atomic_compare_exchange_strong_explicit(&mark->word, &from, to, memory_order_acq_rel,

@@ -299,7 +299,7 @@ static struct loan loan_of(uint64_t need)
     return (struct loan){.device = &card, .need = need, .missing = account_short_to_take};
 }
 
-/* No loan helps with what the limit cannot hold beside our own live memory: nobody is asked. */
+/* If our own live memory leaves too little of the limit, no loan helps, and no process is asked for one. */
 static void test_what_can_never_fit_is_asked_of_nobody(void)
 {
     static const uint64_t needs[] = {LIMIT - CONTEXT - 9 * PAGE, LIMIT + PAGE, UINT64_MAX,

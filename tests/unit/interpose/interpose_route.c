@@ -461,7 +461,7 @@ static void test_a_request_is_charged_to_its_card_until_it_is_freed(void)
     release(0, BLOCKS_ARRAY, PAGE, 7, CUDA_SUCCESS);
     TEST_ASSERT_EQUAL_UINT64(0, charged(0));
     TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
-    release(0, BLOCKS_ARRAY, 0, 7, CUDA_ERROR_INVALID_VALUE); /* nobody's */
+    release(0, BLOCKS_ARRAY, 0, 7, CUDA_ERROR_INVALID_VALUE); /* no block of ours */
     TEST_ASSERT_EQUAL_INT(0, got.freed_somewhere);
     release(0, BLOCKS_LINEAR, 0, 0x9000, CUDA_SUCCESS); /* of the driver's pool */
     TEST_ASSERT_EQUAL_INT(1, got.freed_somewhere);
