@@ -11,6 +11,7 @@
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
+#include "interpose/base/sums.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
 #include "interpose/nudge.h"
@@ -96,10 +97,12 @@ static void conclude(struct device *device, uint64_t given)
 /* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
 static void answer(struct device *device, uint64_t bytes)
 {
-    if (atomic_load(&may_lend[device->ordinal]))
+    if (atomic_load(&may_lend[device->ordinal])) {
         conclude(device, bytes ? give_idle(device, bytes) : 0);
-    else if (!device_is_unlimited(device)) /* its first context is being made */
+    } else if (!device_is_unlimited(device)) { /* no context, or its first is being made: asks no driver */
         device_follow_job(device);
+        account_lower_lease(&device->account);
+    }
 }
 
 /* Trims the driver's own pools, and publishes figures if the driver holds less for them or for graphs than
@@ -219,7 +222,8 @@ static void say_long_wait(void *argument, uint64_t bytes)
 
 void lend_listen(struct device *device)
 {
-    if (!device->ledger || atomic_exchange(&listens[device->ordinal], true))
+    if (!device->ledger || atomic_load(&listens[device->ordinal]) ||
+        atomic_exchange(&listens[device->ordinal], true))
         return;
     int end = atomic_load(&listens_end);
     while (device->ordinal >= end && !atomic_compare_exchange_weak(&listens_end, &end, device->ordinal + 1))
@@ -254,8 +258,15 @@ static void lend_now(struct ledger *ledger)
 
 void lend_freed(struct device *device)
 {
-    if (device && device->ledger && __builtin_expect(ledger_is_needed(device->ledger), 0))
+    if (!device || !device->ledger)
+        return;
+    /* Handles need no context, and without one the thread does not lend: this one does. */
+    if (__builtin_expect(!atomic_load_explicit(&may_lend[device->ordinal], memory_order_relaxed), 0)) {
+        if (ledger_shares(device->ledger))
+            conclude(device, 0);
+    } else if (__builtin_expect(ledger_is_needed(device->ledger), 0)) {
         lend_now(device->ledger);
+    }
 }
 
 /* The same, at most once in TELL_MS: each time the driver's pools are trimmed, and the program has to fill
@@ -285,9 +296,7 @@ void lend_freed_somewhere(void)
 
 static unsigned patience_ms(uint64_t bytes)
 {
-    const uint64_t most = UINT64_C(1) << 40;
-
-    return ASK_MS + (unsigned)((bytes < most ? bytes : most) >> 30) * ASK_MS_PER_GIB;
+    return ASK_MS + (unsigned)(sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * ASK_MS_PER_GIB;
 }
 
 /* Notes an event of a request for a recording. */
@@ -308,7 +317,7 @@ static uint64_t live_bytes(struct device *device)
     const uint64_t idle = pools_idle_on(device->ordinal);
     const uint64_t used = device_is_unlimited(device) ? used_now(device) : account_known(&device->account);
 
-    return used > idle ? used - idle : 0;
+    return sums_minus(used, idle);
 }
 
 /* Returns true if the job's budget could hold `need` if all its processes gave back what they have idle.
@@ -484,7 +493,7 @@ static uint64_t held_outside(struct device *device)
     uint64_t all;
     const uint64_t managed = ledger_managed(device->ledger);
 
-    return measure_all(&device->card, &all) == 0 && all > managed ? all - managed : 0;
+    return measure_all(&device->card, &all) == 0 ? sums_minus(all, managed) : 0;
 }
 
 static void say_card_wait(struct need *need)
@@ -511,7 +520,7 @@ static int look_at_card(void *argument, uint64_t bytes)
         say_card_wait(need);
     if (device_free_bytes(device, &free_bytes) || bytes > device->total || live > device->total - bytes)
         return -ENOMEM;
-    const uint64_t have = free_bytes + idle, missing = bytes + kept > have ? bytes + kept - have : 0;
+    const uint64_t missing = sums_minus(bytes + kept, free_bytes + idle);
     if (missing == 0)
         return 0;
     return missing <= held_outside(device) ? -EAGAIN : -EBUSY;

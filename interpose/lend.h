@@ -11,7 +11,8 @@
 #include "interpose/account/device.h"
 
 /* Starts the thread of a card on the first call. It answers that there is nothing to lend, and follows a
- * changed limit, without calling the driver. So others need not wait for a process that is starting. */
+ * changed limit, without calling the driver. So others need not wait for a process that is starting, or that
+ * holds handles and has no context. */
 void lend_listen(struct device *device);
 
 /* From now on the thread lends. Call when the card has a context: what the driver does at exit must come
@@ -19,7 +20,7 @@ void lend_listen(struct device *device);
 void lend_start(struct device *device);
 
 /* Call after memory became free: has the card's thread lend it if a process of the job waits for memory.
- * Costs a few instructions if none does. */
+ * Costs a few instructions if none does. Before the card's first context it lowers the lease itself. */
 void lend_freed(struct device *device);
 /* The same where the card is not known: for stream-ordered memory and graphs. Makes no driver call. After
  * many frees in a short time the thread may lend the last of them 64 ms later. */

@@ -8,6 +8,7 @@
 
 #include "interpose/account/device.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 #include "interpose/driver/real.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
@@ -125,8 +126,7 @@ static int empty_cache(void *unused)
         const uint64_t before = spare_bytes();
 
         call_torch("empty_cache");
-        const uint64_t after = spare_bytes();
-        bytes = after > before ? after - before : 0;
+        bytes = sums_minus(spare_bytes(), before);
         say(bytes);
     }
     pthread_mutex_lock(&lock);
@@ -153,8 +153,7 @@ static bool ask_python(void)
 
 bool nudge_python(int ordinal, uint64_t bytes)
 {
-    const uint64_t most = UINT64_C(1) << 40;
-    const uint64_t ms = NUDGE_MS + ((bytes < most ? bytes : most) >> 30) * NUDGE_MS_PER_GIB;
+    const uint64_t ms = NUDGE_MS + (sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * NUDGE_MS_PER_GIB;
     const struct timespec until = clock_after(ms * 1000000U);
     bool came = false;
 

@@ -78,11 +78,11 @@ static bool is_due(uint64_t kind, unsigned *unsaid)
 static bool is_ceiling(const struct options *options, const struct device *device, bool is_job,
                        uint64_t limit)
 {
-    const uint64_t max = rules_for(&options->max, device->ordinal, device->uuid, device->total);
-    const uint64_t each = rules_for(&options->each, device->ordinal, device->uuid, device->total);
+    const uint64_t max = device_rule(device, &options->max);
+    const uint64_t each = device_rule(device, &options->each);
     const bool has_job = options->group[0];
 
-    return rules_for(&options->ceiling, device->ordinal, device->uuid, device->total) == limit &&
+    return device_rule(device, &options->ceiling) == limit &&
            (is_job ? max > limit : each > limit && (has_job || max > limit));
 }
 
@@ -96,8 +96,7 @@ static const char *origin(const struct device *device, bool is_job, uint64_t lim
         [OPTIONS_ENVIRONMENT] = "", /* as gpucap run sets it */
     };
     const struct options *options = library_options();
-    const bool is_each =
-        !is_job && rules_for(&options->each, device->ordinal, device->uuid, device->total) == limit;
+    const bool is_each = !is_job && device_rule(device, &options->each) == limit;
     const enum options_id id = is_each ? OPTIONS_EACH : OPTIONS_MAX;
     const bool is_admin = is_ceiling(options, device, is_job, limit);
 
@@ -172,7 +171,8 @@ static void note_apart(int ordinal, const uint64_t apart[RECORDING_APART_COUNT])
     }
 }
 
-static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limit limit,
+/* `job_max`: the job's limit if that refused, else 0. The limit that applies to the process may be less. */
+static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limit limit, uint64_t job_max,
                  const uint64_t apart[RECORDING_APART_COUNT])
 {
     if (!events_are_on())
@@ -181,6 +181,7 @@ static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limi
     events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
                                           .device = (uint16_t)ordinal,
                                           .limit = (uint8_t)limit,
+                                          .address = job_max,
                                           .bytes = bytes,
                                           .other = fits,
                                           .owner = owner_current,
@@ -275,7 +276,8 @@ static enum recording_limit note_refusal(struct device *device, struct ledger_re
         refusal->fits = fits_beside(on_card, kept);
     }
     find_apart(device->ordinal, refusal->asked, apart);
-    note(device->ordinal, refusal->asked, sums_smaller(refusal->fits, on_card), cause, apart);
+    note(device->ordinal, refusal->asked, sums_smaller(refusal->fits, on_card), cause,
+         cause == RECORDING_LIMIT_JOB ? refusal->limit : 0, apart);
     if (device->ledger)
         ledger_note_refusal(device->ledger, refusal, apart);
     return cause;
@@ -295,7 +297,7 @@ static enum recording_limit note_unlimited(int ordinal, struct device *device, u
     uint64_t apart[RECORDING_APART_COUNT];
 
     find_apart(ordinal, bytes, apart);
-    note(ordinal, bytes, refusal.fits, cause, apart);
+    note(ordinal, bytes, refusal.fits, cause, 0, apart);
     if (device)
         ledger_note_refusal(device->ledger, &refusal, apart);
     return cause;
@@ -344,6 +346,21 @@ static void say_not_limit(const struct device *device, const char *what, const s
     say_of_recording(on_card < refusal->asked);
 }
 
+/* Says that the limit left too little. */
+static void say_limit(const struct device *device, const char *what, const struct ledger_refusal *refusal,
+                      const char *where, const char *more)
+{
+    const bool has_others = device_shares(device) && used_by_others(device->ledger);
+    char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT];
+
+    log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what,
+              size_format(refusal->asked, asked), size_format(refusal->fits, left),
+              size_format(refusal->limit, limit), where, more);
+    if (has_others)
+        say_of_job(device, refusal->used);
+    say_of_recording(has_others);
+}
+
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
 {
     static const char *const words[] = {
@@ -353,8 +370,8 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
         [REFUSAL_GRAPH] = "a graph needs",
     };
     const char *what = words[whose];
-    const bool shares = device->ledger && ledger_shares(device->ledger), is_job = device_job_binds(device);
-    char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT], where[64], more[48];
+    const bool shares = device_shares(device), is_job = device_job_binds(device);
+    char where[64], more[48];
     unsigned unsaid = 0;
 
     struct ledger_refusal refusal = {.at = clock_boot_ns(),
@@ -364,29 +381,18 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
                                      .fits = largest_that_fits(device, whose, bytes),
                                      .bound = is_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS};
     refusal.job_used = refusal.used + (shares ? used_by_others(device->ledger) : 0);
-    const uint64_t on_card = bytes <= refusal.fits ? largest_on_card(device) : UINT64_MAX;
-    const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
     const bool is_limit = bytes > refusal.fits;
+    const uint64_t on_card = is_limit ? UINT64_MAX : largest_on_card(device);
+    const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;
     const enum recording_limit cause = note_refusal(device, &refusal, on_card, kept);
     if (!is_due(kind_of(device->ordinal, whose, cause, bytes), &unsaid))
         return;
     count_unsaid(unsaid, more);
-    size_format(bytes, asked);
-    size_format(refusal.fits, left);
-    size_format(refusal.limit, limit);
     origin(device, is_job, refusal.limit, where);
-    if (cause == RECORDING_LIMIT_KEPT) {
+    if (cause == RECORDING_LIMIT_KEPT)
         say_kept(device, what, bytes, kept, more);
-        return;
-    }
-    if (!is_limit) {
+    else if (is_limit)
+        say_limit(device, what, &refusal, where, more);
+    else
         say_not_limit(device, what, &refusal, on_card, where, more);
-        return;
-    }
-    log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what, asked, left,
-              limit, where, more);
-    const bool has_others = shares && used_by_others(device->ledger);
-    if (has_others)
-        say_of_job(device, refusal.used);
-    say_of_recording(has_others);
 }

@@ -216,12 +216,10 @@ static CUresult enter_beside(struct route_ticket *ticket, struct device *device,
     return result;
 }
 
-/* Counts a request if it is for a limited card and the driver could grant it. */
-static CUresult enter(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                      uint64_t bytes)
+/* Counts a request for a limited card. */
+static CUresult enter_limited(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
+                              uint64_t bytes)
 {
-    if (!device || bytes == 0)
-        return CUDA_SUCCESS;
     for (int i = 0; i < ROUTE_TRIES; i++) {
         const uint64_t before = route_given_back();
 
@@ -235,41 +233,40 @@ static CUresult enter(struct route_ticket *ticket, struct device *device, enum b
     return grant_borrowed(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
 }
 
-/* The same with the result `rc` of the look-up of the card. */
-static CUresult enter_found(struct route_ticket *ticket, int rc, struct device *device, enum blocks_kind kind,
-                            uint64_t bytes)
-{
-    if (rc == -ENXIO)
-        return CUDA_SUCCESS; /* the driver's own call returns the error */
-    return rc ? route_refuse_unknown(kind) : enter(ticket, device, kind, bytes);
-}
-
-CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes)
+/* Counts a request for a card (NULL: the current context's), if the driver could grant it. */
+static CUresult enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes,
+                      const CUdevice *ordinal)
 {
     const CUresult result = first_word(ticket);
     struct device *device;
 
     if (result != CUDA_SUCCESS || !route_active())
         return result;
-    const int rc = device_find_current(&device);
-    struct device *guarded = rc == 0 && !device && bytes ? device_guarded_current() : NULL;
-    if (__builtin_expect(guarded != NULL, 0))
-        return enter_beside(ticket, guarded, kind, bytes);
-    return enter_found(ticket, rc, device, kind, bytes);
+    const int rc = ordinal ? device_find(*ordinal, &device) : device_find_current(&device);
+    if (rc == -ENXIO)
+        return CUDA_SUCCESS; /* the driver's own call returns the error */
+    if (rc)
+        return route_refuse_unknown(kind);
+    if (bytes == 0)
+        return CUDA_SUCCESS;
+    if (device) {
+        if (ordinal) /* there may be no context, and others of the job wait for each process that holds memory
+                      */
+            lend_listen(device);
+        return enter_limited(ticket, device, kind, bytes);
+    }
+    struct device *guarded = ordinal ? device_guarded(*ordinal) : device_guarded_current();
+    return guarded ? enter_beside(ticket, guarded, kind, bytes) : CUDA_SUCCESS;
+}
+
+CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes)
+{
+    return enter(ticket, kind, bytes, NULL);
 }
 
 CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal)
 {
-    const CUresult result = first_word(ticket);
-    struct device *device;
-
-    if (result != CUDA_SUCCESS || !route_active() || bytes == 0)
-        return result;
-    const int rc = device_find(ordinal, &device);
-    struct device *guarded = rc == 0 && !device ? device_guarded(ordinal) : NULL;
-    if (__builtin_expect(guarded != NULL, 0))
-        return enter_beside(ticket, guarded, kind, bytes);
-    return enter_found(ticket, rc, device, kind, bytes);
+    return bytes ? enter(ticket, kind, bytes, &ordinal) : first_word(ticket);
 }
 
 /* Returns by how much the driver's pool has grown, as seen by this request or by any query of the pool.
@@ -295,8 +292,8 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
     if (success) {
         CUcontext context = NULL;
 
-        if (ticket->kind != BLOCKS_HANDLE)
-            driver.cuCtxGetCurrent(&context);
+        if (ticket->kind != BLOCKS_HANDLE && driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+            driver.cuCtxGetCurrent(&context); /* again: a failure may pass */
         block.context =
             (void *)(context ? pools_owner_if_green(context) : NULL); /* it outlives a green context */
         block.device = ticket->device->ordinal;
@@ -305,6 +302,8 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
         blocks_cancel();
     }
     account_settle(account, ticket->bytes, success, ticket->kind == BLOCKS_MANAGED);
+    if (!success)
+        lend_freed(ticket->device);
 }
 
 CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
@@ -371,19 +370,32 @@ static int card_of_stream(CUstream stream, CUdevice *ordinal)
     return result == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
+/* Writes the card of a request, or DRIVERS_POOLS_HOST. Returns as card_of_stream does. */
+static int card_of_request(CUmemoryPool pool, CUstream stream, CUdevice *ordinal)
+{
+    *ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
+    return *ordinal == DRIVERS_POOLS_UNKNOWN ? card_of_stream(stream, ordinal) : 0;
+}
+
+/* Returns the driver's pool that serves a request on a card, or NULL if it is not known. */
+static struct drivers_pool *pool_of_request(CUmemoryPool pool, CUdevice ordinal)
+{
+    return pool ? drivers_pools_find(pool, ordinal) : drivers_pools_current(ordinal);
+}
+
 /* Finds card and pool of a request. Returns 0 (device NULL: not limited), -ENXIO if the driver's own call
  * will return an error, -ENODEV if the card is not known. */
 static int find_source(CUmemoryPool pool, CUstream stream, struct source *source)
 {
-    CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
+    CUdevice ordinal;
+    int rc = card_of_request(pool, stream, &ordinal);
 
     source->device = NULL;
-    int rc = ordinal == DRIVERS_POOLS_UNKNOWN ? card_of_stream(stream, &ordinal) : 0;
     if (rc == 0 && ordinal != DRIVERS_POOLS_HOST)
         rc = device_find(ordinal, &source->device);
     if (rc || !source->device)
         return rc;
-    source->pool = pool ? drivers_pools_find(pool, ordinal) : drivers_pools_current(ordinal);
+    source->pool = pool_of_request(pool, ordinal);
     return source->pool ? 0 : -ENODEV;
 }
 
@@ -446,14 +458,13 @@ static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct s
 static CUresult enter_async_beside(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool,
                                    CUstream stream)
 {
-    CUdevice ordinal = pool ? drivers_pools_card(pool) : DRIVERS_POOLS_UNKNOWN;
     struct device *device;
+    CUdevice ordinal;
 
-    if (!device_any_guarded() || capture_takes(stream) || ordinal == DRIVERS_POOLS_HOST ||
-        (ordinal == DRIVERS_POOLS_UNKNOWN && card_of_stream(stream, &ordinal)) ||
+    if (!device_any_guarded() || capture_takes(stream) || card_of_request(pool, stream, &ordinal) ||
         !(device = device_guarded(ordinal)))
         return CUDA_SUCCESS;
-    struct drivers_pool *known = pool ? drivers_pools_find(pool, ordinal) : drivers_pools_current(ordinal);
+    struct drivers_pool *known = pool_of_request(pool, ordinal);
     if (known && drivers_pools_idle(known) >= bytes)
         return CUDA_SUCCESS;
     return enter_beside(ticket, device, BLOCKS_ASYNC, bytes);
@@ -505,6 +516,8 @@ struct route_release route_free_begin(enum blocks_kind kind, uint64_t key)
         release.known = blocks_take(kind, key, &release.block);
     if (release.known)
         lock_disable_cancel(); /* until route_free_end: the block is in no table */
+    else if (kind == BLOCKS_LINEAR)
+        release.left = drivers_pools_left_begin(key);
     return release;
 }
 
@@ -534,6 +547,8 @@ static void forget_block(struct block block)
 CUresult route_free_end(const struct route_release *release, CUresult result)
 {
     if (!release->known) { /* stream-ordered memory, or a graph's */
+        if (result == CUDA_SUCCESS && release->left.bytes)
+            drivers_pools_left_end(&release->left);
         if (result == CUDA_SUCCESS)
             lend_freed_somewhere();
         return result;
@@ -548,10 +563,10 @@ CUresult route_free_end(const struct route_release *release, CUresult result)
 
 /* ---- mappings of the program's own ---- */
 
-void route_mapped(uint64_t address, uint64_t bytes, uint64_t handle)
+void route_mapped(uint64_t address, uint64_t handle)
 {
     if (route_limited())
-        mappings_add(address, bytes, handle);
+        mappings_add(address, handle);
 }
 
 void route_unmapped(uint64_t address, uint64_t bytes)

@@ -101,13 +101,14 @@ bool route_retry(struct route_attempt *attempt);
 struct route_release {
     bool known;
     struct block block;
+    struct drivers_pools_left left; /* if the block is in no table */
 };
 struct route_release route_free_begin(enum blocks_kind kind, uint64_t key);
 CUresult route_free_end(const struct route_release *release, CUresult result);
 
 /* Call after the program's own cuMemMap, cuMemUnmap and cuMemRetainAllocationHandle: memory that is released
  * while it is mapped stays in the account until it is unmapped. */
-void route_mapped(uint64_t address, uint64_t bytes, uint64_t handle);
+void route_mapped(uint64_t address, uint64_t handle);
 void route_unmapped(uint64_t address, uint64_t bytes);
 void route_retained(uint64_t handle);
 

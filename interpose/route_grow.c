@@ -2,6 +2,7 @@
 #include "interpose/route.h"
 
 #include "interpose/base/lock.h"
+#include "interpose/base/sums.h"
 #include "interpose/lend.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
@@ -19,11 +20,13 @@
 
 /* ---- growth ---- */
 
-/* Disables cancellation until settle_growth: the bytes would stay in flight for ever. */
-static void take_growth(struct route_growth *growth, struct device *device, uint64_t bytes)
+static bool grant(struct route_growth *growth, struct device *device, uint64_t bytes)
 {
+    if (!account_grow_begin(&device->account, bytes))
+        return false;
     *growth = (struct route_growth){.device = device, .bytes = bytes};
-    lock_disable_cancel();
+    lock_disable_cancel(); /* until settle_growth: the bytes would stay in flight for ever */
+    return true;
 }
 
 static void settle_growth(const struct route_growth *growth, bool lasting)
@@ -44,11 +47,9 @@ static bool grow_borrowed(struct route_growth *growth, struct device *device, ui
     bool granted = false;
 
     while (!granted && lend_more(&loan))
-        granted = account_grow_begin(&device->account, bytes) ||
-                  (route_make_room(device->ordinal, bytes) && account_grow_begin(&device->account, bytes));
+        granted = grant(growth, device, bytes) ||
+                  (route_make_room(device->ordinal, bytes) && grant(growth, device, bytes));
     lend_end(&loan);
-    if (granted)
-        take_growth(growth, device, bytes);
     return granted;
 }
 
@@ -60,10 +61,8 @@ static CUresult grow(struct route_growth *growth, struct device *device, uint64_
     for (int i = 0; i < ROUTE_TRIES; i++) {
         const uint64_t before = route_given_back();
 
-        if (account_grow_begin(&device->account, bytes)) {
-            take_growth(growth, device, bytes);
+        if (grant(growth, device, bytes))
             return CUDA_SUCCESS;
-        }
         if (!route_make_room(device->ordinal, bytes) && route_given_back() == before)
             break;
     }
@@ -125,11 +124,10 @@ static uint64_t context_need(struct device *device)
 {
     uint64_t known = atomic_load(&device->context_bytes);
 
-    if (known || !device->ledger || !ledger_shares(device->ledger) ||
-        (known = ledger_context_bytes(device->ledger)))
+    if (known || !device_shares(device))
         return known;
-    const uint64_t room = account_room(&device->account);
-    return room < ACCOUNT_CONTEXT_GUESS ? room : ACCOUNT_CONTEXT_GUESS;
+    known = ledger_context_bytes(device->ledger);
+    return known ? known : sums_smaller(account_room(&device->account), ACCOUNT_CONTEXT_GUESS);
 }
 
 CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal)
@@ -159,10 +157,7 @@ bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint6
         return false;
     if (!device)
         return grow_beside(growth, device_guarded(ordinal), bytes, borrow);
-    if (!account_grow_begin(&device->account, bytes))
-        return borrow && grow_borrowed(growth, device, bytes);
-    take_growth(growth, device, bytes);
-    return true;
+    return grant(growth, device, bytes) || (borrow && grow_borrowed(growth, device, bytes));
 }
 
 void route_grow_graph_end(const struct route_growth *growth)
@@ -178,7 +173,7 @@ void route_touch(CUdevice ordinal)
         account_touch(&device->account);
 }
 
-/* ---- contexts ----
+/* ---- what contexts hold ----
  *
  * A context keeps stack for every thread that can be resident, as much as the largest stack that a kernel has
  * needed so far. Its growth ends with the context. */
@@ -245,12 +240,14 @@ static bool has_another(const struct device *device, CUcontext context)
     return false;
 }
 
-/* Returns true if with this context all that the process has on the card ends. Handles may outlive it, and
- * NVML must then list the process. */
-static bool ends_all(struct device *device, CUcontext context)
+/* Returns true if no context is known on any limited card. */
+static bool no_context_left(void)
 {
-    return !has_another(device, context) && !atomic_load(&not_all_counted) &&
-           account_glance(&device->account).charged == 0;
+    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
+        if (atomic_load(&contexts[i].context))
+            return false;
+    }
+    return !atomic_load(&not_all_counted);
 }
 
 /* Has card.present count one of the card's contexts that counts by itself, if there is one. */
@@ -277,11 +274,15 @@ static void forget_context(CUcontext context)
         const uint64_t own = atomic_load(&contexts[i].own);
         if (device)
             account_forget_growth(&device->account, atomic_load(&contexts[i].bytes) + own);
-        if (device && ends_all(device, context))
+        if (device && !has_another(device, context) && !atomic_load(&not_all_counted)) {
             atomic_store(&device->card.present, false);
+            account_touch(&device->account); /* a measurement meanwhile has counted the context */
+        }
         atomic_store(&contexts[i].context, NULL);
         if (device && !own) /* another one takes its place */
             count_by_presence(device);
+        if (no_context_left())
+            drivers_pools_forget_left();
     }
     lock_mutex_release(&counting);
 }
@@ -385,7 +386,7 @@ void route_grow_heap_end(const struct route_growth *growth, CUlimit which, uint6
     route_grow_end(growth);
 }
 
-/* ---- contexts ---- */
+/* ---- the beginning and the end of a context ---- */
 
 /* Returns what all processes use on the card; UINT64_MAX if not known. */
 static uint64_t card_used(CUcontext context)
@@ -460,7 +461,7 @@ static _Atomic(CUcontext) only_context;
  * context. */
 static void note_context_bytes(struct device *device, CUcontext context, uint64_t bytes, bool measured)
 {
-    const bool shares = device->ledger && ledger_shares(device->ledger);
+    const bool shares = device_shares(device);
     uint64_t none = 0;
 
     if (bytes > ACCOUNT_CONTEXT_GUESS && !shares) /* the figure includes other processes */
@@ -471,60 +472,62 @@ static void note_context_bytes(struct device *device, CUcontext context, uint64_
         ledger_set_context_bytes(device->ledger, measured ? bytes : 0);
 }
 
-static CUresult check_context(CUdevice ordinal, CUcontext context)
+/* Returns true if the limits hold with a context that was just made. */
+static bool fits_limits(struct device *device, CUcontext context)
 {
-    struct device *device;
-    CUcontext before = NULL;
+    const bool shares = device_shares(device);
     uint64_t used, other = 0; /* memory that is not the context's */
     bool measured = true;
 
-    if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
-        pools_distrust();
-    recorded_context_made(ordinal, context);
-    if (!(device = device_get(ordinal))) {
-        if (!(device = device_list(ordinal)))
-            return CUDA_SUCCESS;
-        if (!leaves_guarantees(device, context))
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        atomic_store(&device->card.present, true);
-        lend_start(device);
-        return CUDA_SUCCESS;
-    }
-    if (!leaves_guarantees(device, context)) {
-        account_touch(&device->account);
-        route_context_failed(ordinal);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    atomic_store(&device->card.present, true);
-    account_touch(&device->account);
-    lend_start(device);
-    const bool shares = device->ledger && ledger_shares(device->ledger);
     if (device->ledger && !shares && ledger_has_min(device->ledger))
         account_view(&device->account); /* publishes what it uses: so much less is kept for it */
     used = card_used(context);
     if (used > device->limit || shares) {
         const struct account_view own = account_view(&device->account);
 
-        used = own.used < used ? own.used : used; /* without a measurement, the account's figure is a guess */
+        used = sums_smaller(own.used, used); /* without a measurement, the account's figure is a guess */
         other = own.charged < used ? own.charged : 0;
         measured = own.measured;
     }
     if (used > device->limit || (shares && ledger_is_over(device->ledger))) {
         say_context(device, shares, used);
-        route_context_failed(ordinal);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return false;
     }
     note_context_bytes(device, context, used - other, measured);
-    return CUDA_SUCCESS;
+    return true;
+}
+
+static bool context_fits(CUdevice ordinal, CUcontext context)
+{
+    struct device *limited = device_get(ordinal), *device = limited ? limited : device_list(ordinal);
+
+    if (!device)
+        return true;
+    const bool leaves = leaves_guarantees(device, context);
+    if (leaves)
+        atomic_store(&device->card.present, true);
+    if (limited)
+        account_touch(&device->account); /* after `present`: a measurement depends on it */
+    if (!leaves)
+        return false;
+    lend_start(device);
+    return !limited || fits_limits(device, context);
 }
 
 CUresult route_context_made(CUdevice ordinal, CUcontext context)
 {
-    const CUresult result = route_active() ? check_context(ordinal, context) : CUDA_SUCCESS;
+    CUcontext before = NULL;
 
-    if (result != CUDA_SUCCESS)
-        forget_context(context);
-    return result;
+    if (!route_active())
+        return CUDA_SUCCESS;
+    if (!atomic_compare_exchange_strong(&only_context, &before, context) && before != context)
+        pools_distrust();
+    recorded_context_made(ordinal, context);
+    if (context_fits(ordinal, context))
+        return CUDA_SUCCESS;
+    route_context_failed(ordinal);
+    forget_context(context);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void forget_context_bytes(struct device *device)

@@ -157,10 +157,10 @@ static CUresult check_block(void *argument)
     return pool_has_block(freed->pool, freed->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Frees a block. `done`: no work is left on it. */
-static CUresult give(struct pool *pool, CUdeviceptr address, bool done)
+/* Frees a block, for a recording in the order of `stream`. `done`: no work is left on it. */
+static CUresult give(struct pool *pool, CUdeviceptr address, CUstream stream, bool done)
 {
-    events_note_free(RECORDING_MALLOC, address, NULL);
+    events_note_free(RECORDING_MALLOC, address, stream);
     return pool_free(pool, address, done) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -173,7 +173,7 @@ __attribute__((noinline)) static CUresult free_checked(struct pool *pool, CUdevi
     lock_disable_cancel(); /* once for all locks taken below: that costs more than they do */
     CUresult result = fence_pass(&pool->fence, &check);
     if (result == CUDA_SUCCESS)
-        result = give(pool, address, !fill || fill_freed(pool, address));
+        result = give(pool, address, NULL, !fill || fill_freed(pool, address));
     lock_restore_cancel();
     return result;
 }
@@ -183,21 +183,19 @@ static CUresult free_strict(struct pool *pool, CUdeviceptr address, bool fill)
     if (fill || !pool_knows_block(pool, address))
         return free_checked(pool, address, fill);
     const CUresult result = fence_pass(&pool->fence, NULL);
-    return result == CUDA_SUCCESS ? give(pool, address, true) : result;
+    return result == CUDA_SUCCESS ? give(pool, address, NULL, true) : result;
 }
 
 static CUresult free_deferred(struct pool *pool, CUdeviceptr address)
 {
-    struct freed freed = {pool, address};
-
     if (capture_any()) {
-        CUresult result = check_block(&freed);
-        if (result == CUDA_SUCCESS)
-            result = ask_about_capture();
+        const CUresult result =
+            pool_has_block(pool, address) ? ask_about_capture() : CUDA_ERROR_INVALID_VALUE;
+
         if (result != CUDA_SUCCESS)
             return result;
     }
-    return give(pool, address, false);
+    return give(pool, address, NULL, false);
 }
 
 static void after_free(struct pool *pool, CUdeviceptr address, const struct options *options)
@@ -264,8 +262,7 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
         return false;
     *result = follow(pool, address, stream);
     if (*result == CUDA_SUCCESS) {
-        events_note_free(RECORDING_MALLOC, address, stream);
-        *result = pool_free(pool, address, false) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        *result = give(pool, address, stream, false);
         after_free(pool, address, library_options());
     }
     return true;

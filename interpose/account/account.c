@@ -146,11 +146,13 @@ struct measurement {
     uint64_t freed;    /* likewise */
 };
 
-/* Returns what a context is counted as where nothing can be measured. One that is being made is in flight. */
-static uint64_t context_guess(const struct account *account)
+/* Returns what a context is counted as where nothing can be measured; nothing if there certainly is none. One
+ * that is being made is in flight. */
+static uint64_t context_guess(const struct account *account, int rc)
 {
-    return !account->present || atomic_load(account->present) || atomic_load(&unseen) ? ACCOUNT_CONTEXT_GUESS
-                                                                                      : 0;
+    const bool may_be_there = !account->present || atomic_load(account->present) || atomic_load(&unseen);
+
+    return may_be_there && rc != -ENOENT ? ACCOUNT_CONTEXT_GUESS : 0;
 }
 
 /* Enters a measurement into the state, with the lock held. What was granted since it began may or may not be
@@ -158,7 +160,7 @@ static uint64_t context_guess(const struct account *account)
 static void use_measurement(struct account *account, const struct measurement *m)
 {
     struct limit_state *state = &account->state;
-    const uint64_t guess = account->charged + context_guess(account) + account->grown + m->held;
+    const uint64_t guess = account->charged + context_guess(account, m->rc) + account->grown + m->held;
 
     if (m->rc && guess <= m->bound) {
         state->measured = guess;
@@ -247,6 +249,14 @@ static void measure(struct account *account, enum purpose purpose)
     lock_restore_cancel();
 }
 
+/* The same for a caller that holds the lock: drops it meanwhile. */
+static void measure_unlocked(struct account *account, enum purpose purpose)
+{
+    leave(account);
+    measure(account, purpose);
+    enter(account);
+}
+
 /* Waits until a request in flight is settled. The caller holds the lock. The thread is not cancelled here:
  * the lock would stay taken. */
 static void wait_for_others(struct account *account)
@@ -309,9 +319,7 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
                     break;
             }
             if (!account->exact && fresh) {
-                leave(account);
-                measure(account, TO_REFUSE);
-                enter(account);
+                measure_unlocked(account, TO_REFUSE);
                 break;
             }
             leave(account);
@@ -326,10 +334,8 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
             fresh = false; /* what they took is only in `unmeasured` now */
             break;
         case LIMIT_MEASURE:
-            leave(account);
-            measure(account, TO_GRANT);
+            measure_unlocked(account, TO_GRANT);
             fresh = true;
-            enter(account);
             break;
         }
     }
@@ -469,7 +475,7 @@ void account_add_growth(struct account *account, uint64_t bytes)
 void account_forget_growth(struct account *account, uint64_t bytes)
 {
     enter(account);
-    account->grown -= bytes < account->grown ? bytes : account->grown;
+    account->grown = sums_minus(account->grown, bytes);
     set_stale(account);
     leave(account);
 }
@@ -488,11 +494,8 @@ uint64_t account_room(struct account *account)
 static uint64_t short_of(struct account *account, uint64_t need, uint64_t reserve)
 {
     enter(account);
-    if (!account->exact || account->freed) {
-        leave(account);
-        measure(account, TO_REFUSE);
-        enter(account);
-    }
+    if (!account->exact || account->freed)
+        measure_unlocked(account, TO_REFUSE);
     struct limit_state state = state_of(account);
     leave(account);
     state.reserve = reserve;
@@ -554,9 +557,8 @@ uint64_t account_known(struct account *account)
     return used;
 }
 
-uint64_t account_settle_lease(struct account *account)
+uint64_t account_lower_lease(struct account *account)
 {
-    measure(account, TO_TELL);
     enter(account);
     const struct limit_state state = state_of(account);
     const uint64_t used = held(account); /* without what is in flight, which the driver may refuse */
@@ -568,6 +570,12 @@ uint64_t account_settle_lease(struct account *account)
     }
     leave(account);
     return used;
+}
+
+uint64_t account_settle_lease(struct account *account)
+{
+    measure(account, TO_TELL);
+    return account_lower_lease(account);
 }
 
 int account_wait_for_budget(struct account *account, uint64_t need, uint64_t timeout_ms)

@@ -27,7 +27,8 @@ struct account {
     uint64_t touches; /* times that the state became stale; tells a measurement whether it did meanwhile */
     uint64_t measurements; /* measurements begun; each takes its number from here */
     uint64_t newest;       /* number of the measurement that measured and unmeasured come from */
-    /* set once: returns what this process uses as the driver counts it; 0 or -errno */
+    /* set once: returns what this process uses as the driver counts it; 0 or -errno, -ENOENT if it has no
+     * context there */
     int (*measure)(void *context, uint64_t *bytes);
     void *context;
     /* set after account_init, or NULL: returns a quick figure that is never too low; 0 or -errno */
@@ -117,13 +118,15 @@ struct account_view {
     bool measured;    /* used is the driver's figure, not a guess or estimate */
 };
 struct account_view account_view(struct account *account);
-/* The same without a measurement, beside the others' leases. */
+/* The same without a measurement; all leases of the job's other processes count as used. */
 struct account_view account_glance(struct account *account);
 /* Returns what the process uses without measuring: the last figure, and what was granted and freed since. */
 uint64_t account_known(struct account *account);
 
-/* Measures, and lowers the lease to what the process uses and its threads have waited for. Returns what it
- * uses. */
+/* Lowers the lease to what the process uses, by the last figure, and its threads have waited for. Returns
+ * what it uses. */
+uint64_t account_lower_lease(struct account *account);
+/* The same, but measures first. */
 uint64_t account_settle_lease(struct account *account);
 
 /* Waits at most timeout_ms until the job's budget has room for `need` beside the reserve, and leases it for

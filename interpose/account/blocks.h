@@ -56,6 +56,6 @@ void blocks_each(void (*visit)(const struct block *block, void *argument), void 
 /* Verifies the table, for tests. Returns NULL, or what is wrong. */
 const char *blocks_check(void);
 
-void blocks_clear(void); /* tests, and a child after fork */
+void blocks_clear(void); /* tests */
 
 #endif

@@ -44,7 +44,8 @@ static int measure_device(void *context, uint64_t *bytes)
 
     if (rc == 0)
         events_note_bytes(RECORDING_USED, device->ordinal, *bytes, 0);
-    if (rc && atomic_load(&device->context_bytes) && !measure_is_over()) {
+    if (rc && atomic_load(&device->card.present) && atomic_load(&device->context_bytes) &&
+        !measure_is_over()) {
         char text[SIZE_TEXT];
 
         LOG_ERROR_ONCE("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
@@ -114,7 +115,7 @@ static uint64_t limit_of(const struct device *device)
 
 bool device_job_binds(const struct device *device)
 {
-    if (!device->ledger || !ledger_shares(device->ledger))
+    if (!device_shares(device))
         return false;
     const uint64_t max = ledger_max(device->ledger), all = ledger_used(device->ledger);
     const uint64_t others = sums_minus(all, ledger_lease(device->ledger));
@@ -126,11 +127,10 @@ enum recording_limit device_limit_kind(const struct device *device)
 {
     const uint64_t own = atomic_load(&device->own), limit = atomic_load(&device->limit);
 
-    if (rules_for(&rules->ceiling, device->ordinal, device->uuid, device->total) <= limit)
+    if (device_rule(device, &rules->ceiling) <= limit)
         return RECORDING_LIMIT_ADMIN;
-    return device->ledger && ledger_shares(device->ledger) && own >= ledger_max(device->ledger)
-               ? RECORDING_LIMIT_JOB
-               : RECORDING_LIMIT_PROCESS;
+    return device_shares(device) && own >= ledger_max(device->ledger) ? RECORDING_LIMIT_JOB
+                                                                      : RECORDING_LIMIT_PROCESS;
 }
 
 static void note_limit(const struct device *device)
@@ -142,7 +142,7 @@ static void note_limit(const struct device *device)
 /* Returns a min or high in bytes; 0: none. */
 static uint64_t bound_for(const struct rules *bounds, const struct device *device)
 {
-    const uint64_t bytes = rules_for(bounds, device->ordinal, device->uuid, device->total);
+    const uint64_t bytes = device_rule(device, bounds);
 
     return bytes == RULES_UNLIMITED ? 0 : bytes;
 }
@@ -462,7 +462,7 @@ bool device_check_rules(void)
 
 bool device_set_limit(struct device *device, uint64_t bytes)
 {
-    const uint64_t ceiling = rules_for(&rules->ceiling, device->ordinal, device->uuid, device->total);
+    const uint64_t ceiling = device_rule(device, &rules->ceiling);
 
     if (bytes > ceiling || bytes > device->total)
         return false;

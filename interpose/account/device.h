@@ -27,6 +27,18 @@ struct device {
     _Atomic uint64_t context_bytes; /* what a context takes; 0: not known */
 };
 
+/* Returns true if other processes of a job share the budget. */
+static inline bool device_shares(const struct device *device)
+{
+    return device->ledger && ledger_shares(device->ledger);
+}
+
+/* Returns what rules say of the card, in bytes, or RULES_UNLIMITED. */
+static inline uint64_t device_rule(const struct device *device, const struct rules *rules)
+{
+    return rules_for(rules, device->ordinal, device->uuid, device->total);
+}
+
 /* Sets the options. Call before the first device_get. */
 void device_setup(const struct options *options);
 

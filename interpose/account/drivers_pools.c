@@ -7,7 +7,9 @@
 #include "interpose/base/lock.h"
 #include "interpose/base/sums.h"
 
-#define POOLS_MAX 1024 /* a program has one or two; a request of a pool beyond these is refused */
+#define POOLS_MAX  1024 /* a program has one or two; a request of a pool beyond these is refused */
+#define LEFT_CARDS 64
+#define LEFT_UNIT  512 /* a block of a pool takes a multiple of this */
 
 struct drivers_pool {
     _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */
@@ -22,6 +24,23 @@ static pthread_rwlock_t visits = PTHREAD_RWLOCK_INITIALIZER;
 static struct drivers_pool pools[POOLS_MAX];
 static atomic_int count; /* places in use or used before */
 
+/* What destroyed pools still hold on a card: the driver keeps a pool's memory until its last block is freed,
+ * and does not tell how much that is. So all that they held counts until none of their blocks is left. */
+static struct left {
+    _Atomic uint64_t held;
+    _Atomic uint64_t used; /* by blocks that are not freed; both are written under lock */
+} left[LEFT_CARDS];
+static struct leaving { /* of the pool that is being destroyed, guarded by visits */
+    CUdevice ordinal;
+    uint64_t held, used;
+} leaving;
+static atomic_bool any_left; /* on any card */
+
+static struct left *left_on(CUdevice ordinal)
+{
+    return &left[ordinal % LEFT_CARDS];
+}
+
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
@@ -34,11 +53,16 @@ static uint64_t reserved_by(CUmemoryPool pool)
     return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
+static uint64_t used_in(CUmemoryPool pool)
+{
+    return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+
 static uint64_t idle_in(CUmemoryPool pool)
 {
-    const uint64_t held = reserved_by(pool), used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    const uint64_t held = reserved_by(pool); /* first: what is freed meanwhile is not idle yet */
 
-    return sums_minus(held, used);
+    return sums_minus(held, used_in(pool));
 }
 
 static struct drivers_pool *find(CUmemoryPool pool)
@@ -233,7 +257,61 @@ uint64_t drivers_pools_held(CUdevice ordinal)
     if (driver.cuDeviceGetGraphMemAttribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &graphs) !=
         CUDA_SUCCESS)
         graphs = 0;
-    return sum_over(ordinal, reserved_by) + graphs;
+    const uint64_t known = sum_over(ordinal, reserved_by) + graphs;
+    return known + atomic_load(&left_on(ordinal)->held); /* last: a pool may be destroyed meanwhile */
+}
+
+struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address)
+{
+    struct drivers_pools_left block = {.bytes = 0};
+    CUmemoryPool pool = NULL;
+    int ordinal = 0;
+    size_t bytes = 0;
+
+    if (__builtin_expect(atomic_load_explicit(&any_left, memory_order_relaxed), 0) &&
+        driver.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) == CUDA_SUCCESS &&
+        pool && drivers_pools_card(pool) == DRIVERS_POOLS_UNKNOWN &&
+        driver.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
+            CUDA_SUCCESS &&
+        driver.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) == CUDA_SUCCESS)
+        block = (struct drivers_pools_left){ordinal, (bytes + LEFT_UNIT - 1) / LEFT_UNIT * LEFT_UNIT};
+    return block;
+}
+
+/* Takes `bytes` from what blocks of destroyed pools use on a card. The caller holds the lock. */
+static void take_from_left(struct left *on, uint64_t bytes)
+{
+    const uint64_t used = sums_minus(atomic_load(&on->used), bytes);
+
+    atomic_store(&on->used, used);
+    if (used == 0)
+        atomic_store(&on->held, 0);
+}
+
+static void note_any_left(void)
+{
+    bool any = false;
+
+    for (int i = 0; i < LEFT_CARDS; i++)
+        any |= atomic_load(&left[i].used) != 0;
+    atomic_store(&any_left, any);
+}
+
+void drivers_pools_left_end(const struct drivers_pools_left *block)
+{
+    lock_mutex_take(&lock);
+    take_from_left(left_on(block->ordinal), block->bytes);
+    note_any_left();
+    lock_mutex_release(&lock);
+}
+
+void drivers_pools_forget_left(void)
+{
+    lock_mutex_take(&lock);
+    for (int i = 0; i < LEFT_CARDS; i++)
+        take_from_left(&left[i], UINT64_MAX);
+    note_any_left();
+    lock_mutex_release(&lock);
 }
 
 /* Takes the pool out of the table before the driver's call: right after it another pool may get its handle.
@@ -248,18 +326,38 @@ CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
     if (found)
         atomic_store(&found->pool, NULL);
     pthread_mutex_unlock(&lock);
+    leaving = (struct leaving){.ordinal = ordinal, .used = ordinal >= 0 ? used_in(pool) : 0};
+    if (leaving.used) {
+        trim(pool);
+        leaving.held = reserved_by(pool);
+    }
     return ordinal;
+}
+
+static void end_destroy(void)
+{
+    leaving.used = 0;
+    pthread_rwlock_unlock(&visits);
+    lock_restore_cancel();
 }
 
 void drivers_pools_destroy_end(void)
 {
-    pthread_rwlock_unlock(&visits);
-    lock_restore_cancel();
+    if (leaving.used) { /* if only frees are pending, its memory goes back by itself */
+        struct left *on = left_on(leaving.ordinal);
+
+        pthread_mutex_lock(&lock);
+        atomic_fetch_add(&on->held, leaving.held);
+        atomic_fetch_add(&on->used, leaving.used);
+        atomic_store(&any_left, true);
+        pthread_mutex_unlock(&lock);
+    }
+    end_destroy();
 }
 
 void drivers_pools_destroy_abort(CUmemoryPool pool, CUdevice ordinal)
 {
     if (ordinal != DRIVERS_POOLS_UNKNOWN)
         drivers_pools_find(pool, ordinal);
-    drivers_pools_destroy_end();
+    end_destroy();
 }

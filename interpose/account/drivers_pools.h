@@ -40,8 +40,21 @@ bool drivers_pools_trim(CUdevice ordinal);
 uint64_t drivers_pools_give(CUdevice ordinal);
 /* Returns their idle bytes, with or without work on them. */
 uint64_t drivers_pools_idle_on(CUdevice ordinal);
-/* Returns what the driver holds for this process in these pools and for graphs. */
+/* Returns what the driver holds for this process in these pools and for graphs. What destroyed pools held is
+ * included until their blocks are freed. */
 uint64_t drivers_pools_held(CUdevice ordinal);
+
+/* A block of a pool that was destroyed before it. */
+struct drivers_pools_left {
+    CUdevice ordinal;
+    uint64_t bytes; /* 0: it is no such block */
+};
+/* Looks at a block that is about to be freed. Costs one load while no destroyed pool has blocks. */
+struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address);
+/* Call after the free. */
+void drivers_pools_left_end(const struct drivers_pools_left *block);
+/* Call when no context is left: all blocks of destroyed pools are gone. */
+void drivers_pools_forget_left(void);
 
 /* Around the driver's call that destroys a pool: _begin removes it from the table and returns its card, and
  * no other thread looks at pools until _end, or until _abort puts the pool back because the driver has

@@ -291,8 +291,7 @@ void ledger_recount(struct ledger *ledger)
             const ptrdiff_t number = job - file->jobs;
 
             has_process[number] = true;
-            if (__builtin_add_overflow(sums[number], atomic_load(&slot->lease), &sums[number]))
-                sums[number] = UINT64_MAX;
+            sums[number] = sums_add(sums[number], atomic_load(&slot->lease));
             waiting[number] += atomic_load(&slot->ticket) != 0;
         }
     }

@@ -95,8 +95,8 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
-/* Returns what the job's other living processes use beside idle memory, as they last said. One that is slow
- * to answer may have all idle; after two seconds it counts with its whole lease. */
+/* Returns what the job's other living processes use without idle memory, as they last said. One that still
+ * owes an answer counts as 0, because all of it may be idle, and after two seconds with its whole lease. */
 uint64_t ledger_live_of_others(const struct ledger *ledger);
 /* Returns what the job's other living processes use, idle memory included, as they last said: leases that
  * they do not use are not in it. */

@@ -383,15 +383,6 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
     ledger->notice_argument = argument;
 }
 
-/* Asks the other processes without waiting for answers. */
-static void remind(const struct ledger *ledger, uint64_t bytes)
-{
-    for (int i = 0; i < ledger_slots(ledger); i++) {
-        if (ledger_is_neighbour(ledger, i))
-            ledger_put(ledger, &ledger->file->slots[i], bytes);
-    }
-}
-
 /* Takes the lock, and tries again until `until` while another process keeps it. */
 static int lock_until(struct ledger *ledger, uint64_t until)
 {
@@ -427,7 +418,7 @@ static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least,
         }
         ledger_unlock(ledger);
         if (polls % REMIND_POLLS == 0)
-            remind(ledger, atomic_load(&slot->waits_for));
+            ledger_put_to(ledger, ledger_is_neighbour, atomic_load(&slot->waits_for));
         if (polls == LONG_POLLS && ledger->notice)
             ledger->notice(ledger->notice_argument, atomic_load(&slot->asked));
         ledger_await_freed(ledger, freed, until - now < POLL_MS ? until - now : POLL_MS);

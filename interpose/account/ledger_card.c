@@ -213,14 +213,6 @@ static void leave_card_queue(struct ledger *ledger)
     ledger_tell_freed(ledger); /* another process may be first now */
 }
 
-static void remind_card(const struct ledger *ledger, uint64_t bytes)
-{
-    for (int i = 0; i < ledger_slots(ledger); i++) {
-        if (ledger_is_other(ledger, i))
-            ledger_put(ledger, &ledger->file->slots[i], bytes);
-    }
-}
-
 /* Waits until it is our turn and look() says that the request fits. */
 static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, struct ledger_turn *turn,
                                uint64_t until, int (*look)(void *argument, uint64_t bytes), void *argument)
@@ -239,7 +231,7 @@ static int stand_in_card_queue(struct ledger *ledger, uint64_t bytes, struct led
         if (now >= until)
             return -ETIMEDOUT;
         if (polls % CARD_REMIND_POLLS == 0)
-            remind_card(ledger, bytes);
+            ledger_put_to(ledger, ledger_is_other, bytes);
         ledger_await_freed(ledger, freed, until - now < CARD_POLL_MS ? until - now : CARD_POLL_MS);
     }
 }

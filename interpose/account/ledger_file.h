@@ -194,6 +194,9 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
 
 /* Puts a question of this process to a slot and returns its number. */
 uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint64_t bytes);
+/* Puts it to each slot that `whom` chooses. Their answers are not awaited. */
+void ledger_put_to(const struct ledger *ledger, bool (*whom)(const struct ledger *ledger, int slot),
+                   uint64_t bytes);
 /* Return true if the slot names a process, or another process. It may have died since the last recount. */
 bool ledger_is_member(const struct ledger *ledger, int slot);
 bool ledger_is_other(const struct ledger *ledger, int slot);

@@ -22,9 +22,8 @@ static uint64_t add_used(const struct ledger *ledger, bool living)
         const struct ledger_slot *slot = &ledger->file->slots[i];
 
         if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == ledger->job &&
-            (!living || ledger_alive(ledger, i)) &&
-            __builtin_add_overflow(sum, atomic_load(&slot->used), &sum))
-            return UINT64_MAX;
+            (!living || ledger_alive(ledger, i)))
+            sum = sums_add(sum, atomic_load(&slot->used));
     }
     return sum;
 }
@@ -252,8 +251,7 @@ int ledger_set_limit(struct ledger *ledger, const char *name, enum ledger_limit 
     if (!job)
         return -ENOSPC;
     ledger_tell_freed(ledger);
-    const uint64_t sum = atomic_load(&job->sum),
-                   above = limit == LEDGER_HIGH && bytes && sum > bytes ? sum - bytes : 0;
+    const uint64_t above = limit == LEDGER_HIGH && bytes ? sums_minus(atomic_load(&job->sum), bytes) : 0;
     for (int i = 0; i < ledger_slots(ledger); i++) {
         if (ledger_job_of(ledger, &ledger->file->slots[i]) == job)
             ledger_poke(ledger, i, above, 0);

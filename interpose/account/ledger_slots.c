@@ -192,6 +192,15 @@ uint32_t ledger_put(const struct ledger *ledger, struct ledger_slot *slot, uint6
     return ledger_rouse(&slot->wanted);
 }
 
+void ledger_put_to(const struct ledger *ledger, bool (*whom)(const struct ledger *ledger, int slot),
+                   uint64_t bytes)
+{
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        if (whom(ledger, i))
+            ledger_put(ledger, &ledger->file->slots[i], bytes);
+    }
+}
+
 bool ledger_is_needed(const struct ledger *ledger)
 {
     return (atomic_load_explicit(&ledger->file->card_waiting, memory_order_relaxed) |
@@ -212,16 +221,16 @@ uint64_t ledger_above_high(const struct ledger *ledger)
     return sums_minus(atomic_load_explicit(job ? &job->sum : &slot->used, memory_order_relaxed), high);
 }
 
+static bool is_of_our_job(const struct ledger *ledger, int slot)
+{
+    return ledger_is_member(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
+}
+
 void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
 {
     const uint64_t above = ledger_above_high(ledger);
 
     if (__builtin_expect(above == 0, 1) || !ledger->job || before > atomic_load(&ledger->job->high))
         return;
-    for (int i = 0; i < ledger_slots(ledger); i++) {
-        struct ledger_slot *slot = &ledger->file->slots[i];
-
-        if (ledger_is_member(ledger, i) && ledger_job_of(ledger, slot) == ledger->job)
-            ledger_put(ledger, slot, above);
-    }
+    ledger_put_to(ledger, is_of_our_job, above);
 }

@@ -41,14 +41,14 @@ uint64_t limit_round_step(uint64_t bytes);
 /* Decides on a request of `need` bytes, rounded. `fresh`: the caller has measured during this request. */
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh);
 
-/* Returns what may be granted beside the reserve without a measurement. */
+/* Returns how much limit_decide would grant now without asking for a measurement. */
 uint64_t limit_trusted(const struct limit_state *state);
 
-/* Returns what could be granted without a measurement, a multiple of LIMIT_PAGE. */
+/* Returns the room below the limit and the reserve by the last measurement, a multiple of LIMIT_PAGE. */
 uint64_t limit_room(const struct limit_state *state);
 
-/* Returns what must be given back before `need` can be granted, without a measurement. It is more than `need`
- * where the driver's own growth has used the reserve. */
+/* Returns what must be given back before `need` can be granted, by the last measurement. It is more than
+ * `need` where the driver's own growth has used the reserve. */
 uint64_t limit_short(const struct limit_state *state, uint64_t need);
 
 #endif

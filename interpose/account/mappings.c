@@ -72,9 +72,8 @@ static bool prepare(void)
     return count < capacity;
 }
 
-void mappings_add(uint64_t address, uint64_t bytes, uint64_t handle)
+void mappings_add(uint64_t address, uint64_t handle)
 {
-    (void)bytes; /* an unmap names its range itself */
     pthread_mutex_lock(&lock);
     if (prepare()) {
         const uint64_t place = first_from(address);

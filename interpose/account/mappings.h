@@ -14,7 +14,7 @@
 #include "interpose/account/blocks.h"
 
 /* Notes that a handle was mapped. Without memory for that it is not noted. */
-void mappings_add(uint64_t address, uint64_t bytes, uint64_t handle);
+void mappings_add(uint64_t address, uint64_t handle);
 
 /* Call when the program has released a counted handle for the last time. If it is mapped, keeps `block` and
  * returns true: the block is then in no other table. */

@@ -317,20 +317,19 @@ static nvml_device handle_of(struct measure_card *card)
     return device;
 }
 
-/* Finds our own bytes in a list. */
+/* Finds our own bytes in a list. A process without a context is not listed, whatever memory it holds. */
 static int find_own(const struct nvml_process *list, unsigned count, bool present, uint64_t *bytes)
 {
     unsigned pid = atomic_load_explicit(&listed_pid, memory_order_relaxed);
 
-    if (pid) {
-        int rc = sum_of(list, count, pid, bytes);
-        return rc == -ESRCH ? 0 : rc; /* known, and now holding nothing */
-    }
-    pid = recognize(list, count, present);
     *bytes = 0;
-    if (!pid) /* without a context and not listed: holds nothing, if NVML knows our number */
-        return !present && measure_knows_pid() ? 0 : -ESRCH;
+    if (!pid)
+        pid = recognize(list, count, present);
+    if (!pid)
+        return !present && measure_knows_pid() ? -ENOENT : -ESRCH;
     int rc = sum_of(list, count, pid, bytes);
+    if (rc == -ESRCH && !present)
+        return -ENOENT;
     if (rc == 0)
         atomic_store_explicit(&listed_pid, pid, memory_order_relaxed);
     return rc;
@@ -359,6 +358,10 @@ int measure_used(struct measure_card *card, uint64_t *bytes)
     if (device && read_list(device, &list) == 0) {
         rc = find_own(list.entries, list.count, atomic_load(&card->present), bytes);
         free_list(&list);
+        if (rc == 0)
+            atomic_store_explicit(&card->listed, true, memory_order_relaxed);
+        else if (rc == -ESRCH && measure_knows_pid() && atomic_load(&card->listed))
+            rc = -ENOENT; /* its context is ending */
     }
     return end_question(rc);
 }

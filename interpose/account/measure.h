@@ -26,12 +26,15 @@ void measure_ready(void);
 struct measure_card {
     const char *uuid;       /* "GPU-...", also of a slice, which NVML calls "MIG-..." */
     _Atomic(void *) handle; /* NVML's handle, looked up at the first measurement */
-    /* Set while this process has something here: NVML must list it, and a new entry may be ours. */
+    /* Set while this process has a context here: NVML must list it, and a new entry may be ours. */
     atomic_bool present;
+    atomic_bool listed; /* NVML has listed this process here before */
 };
 
-/* Writes the bytes that this process uses on the card. Returns 0, -ESRCH if NVML does not list this process
- * where it should, or -ENODATA without NVML or an answer from it. */
+/* Writes the bytes that this process uses on the card. Returns 0; -ENOENT if it certainly has no context
+ * there, or one that is ending: then NVML does not list it, whatever memory it holds (measured); -ESRCH if
+ * NVML does not list it where it should, or its number there is not known; -ENODATA without NVML or an answer
+ * from it. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
 /* Writes the bytes that all processes use on the card. Returns 0 or -ENODATA. */

@@ -24,9 +24,10 @@ static inline void *pages_map_sparse(uint64_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Makes room for `need` elements of `size` bytes in an array of *capacity elements, less than that; it was
- * returned by this function or is NULL. Keeps its first `used` elements. The capacity doubles, beginning with
- * `first`. Returns the new array, or NULL if there is no memory: then the old one stays as it is. */
+/* Grows an array of *capacity elements of `size` bytes to hold `need`, which is more than *capacity. The
+ * array was returned by this function or is NULL. Keeps its first `used` elements. The capacity doubles,
+ * beginning with `first`. Returns the new array, or NULL if there is no memory: then the old one stays as it
+ * is. */
 static inline void *pages_grow(void *array, uint64_t *capacity, uint64_t used, uint64_t need, uint64_t size,
                                uint64_t first)
 {

@@ -24,24 +24,20 @@ static atomic_bool ended;      /* no thread may begin to load it */
 static _Thread_local int mine; /* this thread's part of `loading` */
 static pthread_once_t forks = PTHREAD_ONCE_INIT;
 
+#define FIND(member, name) (table->member = (__typeof__(table->member))real_symbol(library, name))
+
 static bool fill(struct nvml_table *table, void *library)
 {
-    table->init = (nvml_return(*)(void))real_symbol(library, "nvmlInit_v2");
-    table->count = (nvml_return(*)(unsigned *))real_symbol(library, "nvmlDeviceGetCount_v2");
-    table->handle_by_index =
-        (nvml_return(*)(unsigned, nvml_device *))real_symbol(library, "nvmlDeviceGetHandleByIndex_v2");
-    table->handle_by_uuid =
-        (nvml_return(*)(const char *, nvml_device *))real_symbol(library, "nvmlDeviceGetHandleByUUID");
-    table->uuid = (nvml_return(*)(nvml_device, char *, unsigned))real_symbol(library, "nvmlDeviceGetUUID");
-    table->index = (nvml_return(*)(nvml_device, unsigned *))real_symbol(library, "nvmlDeviceGetIndex");
-    void *processes = real_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v3");
-    if (!processes) /* drivers before 510 have the same layout under this name */
-        processes = real_symbol(library, "nvmlDeviceGetComputeRunningProcesses_v2");
-    table->processes = (nvml_return(*)(nvml_device, unsigned *, struct nvml_process *))processes;
-    table->memory =
-        (nvml_return(*)(nvml_device, struct nvml_memory *))real_symbol(library, "nvmlDeviceGetMemoryInfo");
-    table->memory_v2 = (nvml_return(*)(nvml_device, struct nvml_memory_v2 *))real_symbol(
-        library, "nvmlDeviceGetMemoryInfo_v2");
+    FIND(init, "nvmlInit_v2");
+    FIND(count, "nvmlDeviceGetCount_v2");
+    FIND(handle_by_index, "nvmlDeviceGetHandleByIndex_v2");
+    FIND(handle_by_uuid, "nvmlDeviceGetHandleByUUID");
+    FIND(uuid, "nvmlDeviceGetUUID");
+    FIND(index, "nvmlDeviceGetIndex");
+    if (!FIND(processes, "nvmlDeviceGetComputeRunningProcesses_v3"))
+        FIND(processes, "nvmlDeviceGetComputeRunningProcesses_v2"); /* the same, before driver 510 */
+    FIND(memory, "nvmlDeviceGetMemoryInfo");
+    FIND(memory_v2, "nvmlDeviceGetMemoryInfo_v2");
     return table->init && table->handle_by_uuid && table->uuid && table->processes && table->memory;
 }
 

@@ -13,7 +13,6 @@
 #include "interpose/pool/streams.h"
 #include "interpose/refusal.h"
 #include "interpose/route.h"
-#include "interpose/settings/log.h"
 
 /* ---- what a graph allocates, and its kernels' stacks ---- */
 
@@ -21,7 +20,7 @@ struct found {
     struct graphs_range *items;
     size_t count, capacity;
     uint64_t stack;  /* largest stack per thread of a kernel */
-    bool incomplete; /* no memory to list everything */
+    CUresult result; /* why not everything could be listed */
 };
 
 static void look_at_kernel(struct found *found, CUgraphNode node)
@@ -46,7 +45,7 @@ static void note(struct found *found, const CUDA_MEM_ALLOC_NODE_PARAMS *params)
         struct graphs_range *larger = realloc(found->items, capacity * sizeof(*larger));
 
         if (!larger) {
-            found->incomplete = true;
+            found->result = CUDA_ERROR_OUT_OF_MEMORY;
             return;
         }
         found->items = larger;
@@ -62,59 +61,60 @@ static void look_at(struct found *found, CUgraphNode node)
     CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = 0};
     CUgraphNodeType type;
     CUgraph child;
+    CUresult result = driver.cuGraphNodeGetType(node, &type);
 
-    if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
-        return;
-    if (type == CU_GRAPH_NODE_TYPE_KERNEL)
+    if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL)
         look_at_kernel(found, node);
-    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-        driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
+        (result = driver.cuGraphMemAllocNodeGetParams(node, &params)) == CUDA_SUCCESS)
         note(found, &params);
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-        driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        (result = driver.cuGraphChildGraphNodeGetGraph(node, &child)) == CUDA_SUCCESS)
         walk(found, child);
+    if (result != CUDA_SUCCESS)
+        found->result = result;
 }
 
 static void walk(struct found *found, CUgraph graph)
 {
+    CUgraphNode *nodes = NULL;
     size_t count = 0;
-    CUgraphNode *nodes;
+    CUresult result = driver.cuGraphGetNodes(graph, NULL, &count);
 
-    if (driver.cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0)
-        return;
-    nodes = malloc(count * sizeof(*nodes));
-    if (!nodes) {
-        found->incomplete = true;
-        return;
+    if (result == CUDA_SUCCESS && count > 0) {
+        nodes = malloc(count * sizeof(*nodes));
+        result = nodes ? driver.cuGraphGetNodes(graph, nodes, &count) : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (driver.cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
-        for (size_t i = 0; i < count; i++)
-            look_at(found, nodes[i]);
+    if (result != CUDA_SUCCESS) {
+        found->result = result;
+        count = 0;
     }
+    for (size_t i = 0; i < count; i++)
+        look_at(found, nodes[i]);
     free(nodes);
 }
 
-static void not_counted(void)
-{
-    LOG_ERROR_ONCE("no memory to write down what a graph allocates; it is not counted");
-}
+/* A graph's footprint on each card, and the largest stack per thread of its kernels. */
+struct footprint {
+    struct graphs_part parts[GRAPHS_CARDS];
+    size_t count;
+    uint64_t stack;
+};
 
-/* Writes the graph's footprint on each card, and returns the number of cards. *stack: the largest stack per
- * thread of its kernels. */
-static size_t parts_of(CUgraph graph, struct graphs_part parts[GRAPHS_CARDS], uint64_t *stack)
+/* Returns CUDA_SUCCESS, or why the footprint is not known: such a graph is refused. */
+static CUresult footprint_of(CUgraph graph, struct footprint *footprint)
 {
-    struct found found = {.items = NULL};
+    struct found found = {.items = NULL, .result = CUDA_SUCCESS};
 
-    *stack = 0;
+    footprint->count = 0;
+    footprint->stack = 0;
     if (!graph || !(route_limited() || (route_active() && device_any_guarded())))
-        return 0;
+        return CUDA_SUCCESS;
     walk(&found, graph);
-    if (found.incomplete)
-        not_counted();
-    const size_t count = graphs_footprint(found.items, found.count, parts);
+    footprint->count = graphs_footprint(found.items, found.count, footprint->parts);
+    footprint->stack = found.stack;
     free(found.items);
-    *stack = found.stack;
-    return count;
+    return found.result;
 }
 
 /* ---- asking for it ---- */
@@ -272,23 +272,27 @@ static uint64_t bytes_of(const struct launch *launch)
         result_;                                                                                             \
     })
 
-static CUresult remember(CUgraphExec *exec, const struct graphs_part *parts, size_t count, CUresult result)
+/* Remembers a graph that was instantiated. One that cannot be remembered could not be counted: it is
+ * destroyed. */
+static CUresult remember(CUgraphExec *exec, const struct footprint *footprint, CUresult result)
 {
-    if (result == CUDA_SUCCESS && (count || !graphs_none()) && graphs_remember(*exec, parts, count))
-        not_counted();
-    return result;
+    if (result != CUDA_SUCCESS || (!footprint->count && graphs_none()) ||
+        graphs_remember(*exec, footprint->parts, footprint->count) == 0)
+        return result;
+    driver.cuGraphExecDestroy(*exec);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Runs `call` after asking for the stacks of the graph's kernels in the current context. */
 #define INSTANTIATE(exec, graph, call)                                                                       \
     ({                                                                                                       \
-        struct graphs_part parts_[GRAPHS_CARDS];                                                             \
-        struct route_growth growth_;                                                                         \
-        uint64_t stack_;                                                                                     \
-        const size_t count_ = parts_of(graph, parts_, &stack_);                                              \
-        CUresult result_ = route_grow_stack_begin(&growth_, stack_);                                         \
+        struct footprint footprint_;                                                                         \
+        struct route_growth growth_ = {.device = NULL};                                                      \
+        CUresult result_ = footprint_of(graph, &footprint_);                                                 \
+        if (result_ == CUDA_SUCCESS)                                                                         \
+            result_ = route_grow_stack_begin(&growth_, footprint_.stack);                                    \
         if (result_ == CUDA_SUCCESS) {                                                                       \
-            result_ = remember(exec, parts_, count_, ROUTE_TRY_SELDOM(call));                                \
+            result_ = remember(exec, &footprint_, ROUTE_TRY_SELDOM(call));                                   \
             route_grow_end(&growth_);                                                                        \
         }                                                                                                    \
         result_;                                                                                             \
@@ -343,14 +347,14 @@ CUresult cuDeviceGraphMemTrim(CUdevice card)
 }
 
 /* Updates the footprint. An update never changes a node's kind, so a graph without allocations still has
- * none. */
+ * none. One that is not known leaves the footprint as it was. */
 static CUresult updated(CUgraphExec exec, CUgraph graph, CUresult result)
 {
-    struct graphs_part parts[GRAPHS_CARDS];
-    uint64_t stack;
+    struct footprint footprint;
 
-    if (result == CUDA_SUCCESS && !graphs_none() && route_active() && graphs_find(exec, parts))
-        return remember(&exec, parts, parts_of(graph, parts, &stack), result);
+    if (result == CUDA_SUCCESS && !graphs_none() && route_active() && graphs_find(exec, footprint.parts) &&
+        footprint_of(graph, &footprint) == CUDA_SUCCESS)
+        graphs_remember(exec, footprint.parts, footprint.count); /* in its old place */
     return result;
 }
 

@@ -18,7 +18,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     const CUresult result = driver.cuMemMap(mapped_by_program(address), bytes, offset, handle, flags);
 
     if (result == CUDA_SUCCESS)
-        route_mapped(address, bytes, handle);
+        route_mapped(address, handle);
     return result;
 }
 

@@ -100,30 +100,36 @@ static void look_at_unknown(struct view *view)
 static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
 {
     char uuid[NVML_UUID_TEXT];
-    struct measure_card self = {.uuid = uuid};
 
     if (library_mode() != LIBRARY_ON || nvml.uuid(card, uuid, sizeof(uuid)) != NVML_OK)
         return false;
+    view->used = 0;
     view->others = 0;
     const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {
+        struct measure_card self = {.uuid = uuid};
+
         view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
         look_at_unknown(view);
+        if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
+            view->used = 0;
         view->idle = 0; /* a card with a pool would be known */
     } else {            /* the program may have changed the limit */
         struct device *device = device_get(ordinal);
 
         view->limit = device ? atomic_load(&device->limit) : RULES_UNLIMITED;
         view->reserve = device ? device->account.state.reserve : 0; /* constant since account_init */
-        view->room = device ? account_view(&device->account).room : 0;
+        view->room = 0;
+        if (device) {
+            const struct account_view seen = account_view(&device->account);
+
+            view->room = seen.room;
+            view->used = seen.used;
+        }
         view->idle = pools_reclaimable(ordinal);
-        if (device)
-            atomic_store(&self.present, atomic_load(&device->card.present));
         if (device && device->ledger)
             view->others = ledger_used_by_others(device->ledger);
     }
-    if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
-        view->used = 0;
     return true;
 }
 

@@ -203,30 +203,23 @@ static bool bind_loaded_driver(void)
     return bound;
 }
 
-static void *real_in(void *library, const char *name)
+static struct target nvml_target(void *library, const char *name)
 {
-    return library ? real_symbol(library, name) : NULL;
+    return (struct target){name, library ? real_symbol(library, name) : NULL, hooks_find_nvml(name), false};
 }
 
 static void fill_targets(struct scan *scan, void *nvml_library)
 {
-    static const char *const names[TARGETS] = {
-        "dlsym", "dlvsym", "dlopen", "dlmopen", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"};
-    void *const hooks[TARGETS] = {(void *)dlsym,
-                                  (void *)dlvsym,
-                                  (void *)dlopen,
-                                  (void *)dlmopen,
-                                  hooks_find_nvml(names[4]),
-                                  hooks_find_nvml(names[5])};
-    void *const reals[TARGETS] = {real_libc("dlsym"),
-                                  real_libc("dlvsym"),
-                                  (void *)rebind_real_dlopen,
-                                  (void *)rebind_real_dlmopen,
-                                  real_in(nvml_library, names[4]),
-                                  real_in(nvml_library, names[5])};
+    const struct target targets[TARGETS] = {
+        {"dlsym", real_libc("dlsym"), (void *)dlsym, true},
+        {"dlvsym", real_libc("dlvsym"), (void *)dlvsym, true},
+        {"dlopen", (void *)rebind_real_dlopen, (void *)dlopen, false},
+        {"dlmopen", (void *)rebind_real_dlmopen, (void *)dlmopen, false},
+        nvml_target(nvml_library, "nvmlDeviceGetMemoryInfo"),
+        nvml_target(nvml_library, "nvmlDeviceGetMemoryInfo_v2"),
+    };
 
-    for (size_t i = 0; i < TARGETS; i++)
-        scan->targets[i] = (struct target){names[i], reals[i], hooks[i], i < 2};
+    memcpy(scan->targets, targets, sizeof(targets));
 }
 
 static void walk(struct scan *scan)

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "interpose/base/pages.h"
+#include "interpose/base/sums.h"
 #include "interpose/pool/pool_chunks.h"
 
 #define FIRST_CAPACITY 1024
@@ -125,12 +126,12 @@ void pool_sweep(struct pool *pool)
 
     do {
         lock_take(&pool->lock);
-        const uint64_t many = pool->dead_count > pool->dead_kept ? pool->dead_count - pool->dead_kept : 0;
+        const uint64_t many = sums_minus(pool->dead_count, pool->dead_kept);
         if (many || pool->stuck_bytes)
             fence_poll(&pool->fence);
         const uint64_t reached = fence_reached(&pool->fence);
         pool_unmap_dead(pool, reached);
-        unmapped = many ? unmap_wanted(pool, reached, many < UNMAP_CHUNKS ? many : UNMAP_CHUNKS, any, 0) : 0;
+        unmapped = many ? unmap_wanted(pool, reached, sums_smaller(many, UNMAP_CHUNKS), any, 0) : 0;
         lock_release(&pool->lock);
     } while (unmapped == UNMAP_CHUNKS);
 }

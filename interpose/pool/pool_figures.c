@@ -80,7 +80,7 @@ static struct pool_stats figures(struct pool *pool)
     uint64_t usable = pool_whole_bytes(pool, UINT64_MAX);
     if (s.largest > usable)
         usable = s.largest;
-    s.stranded = s.cached > usable ? s.cached - usable : 0;
+    s.stranded = sums_minus(s.cached, usable);
     return s;
 }
 

@@ -80,8 +80,9 @@ struct range *range_join(struct ranges *ranges, struct range *low, struct range 
 bool range_hint_is_right(const struct ranges *ranges, const struct range *node);
 
 /* Returns the zone for a new block. With much room a block of exactly RANGES_LARGE_FROM is small, as in
- * PyTorch: then a pool holds as little as its expandable segments do (segment_varres 0.977 instead of
- * 0.975). With little room it is large: a speech model's trace needs 1.017 instead of 1.021 of peak live. */
+ * PyTorch: then a pool holds as little as its expandable segments do (utilization on segment_varres 0.977
+ * instead of 0.975). With little room it is large: a speech model's trace then needs a capacity of 1.017
+ * instead of 1.021 times its peak of live bytes. */
 static inline enum ranges_zone ranges_zone_for(const struct ranges *ranges, uint64_t bytes)
 {
     return bytes < RANGES_LARGE_FROM + (ranges->roomy ? RANGES_UNIT : 0) ? RANGES_SMALL : RANGES_LARGE;

@@ -13,6 +13,15 @@ static bool may_join(const struct ranges *r, const struct range *low, const stru
     return low && high && low->state == high->state && high->start != r->border;
 }
 
+/* Enters a free node, behind `older` in age, or a hole into its lists. */
+static void enter_lists(struct ranges *r, struct range *node, struct range *older)
+{
+    if (node->state == RANGE_FREE)
+        range_free_add(r, node, older);
+    else
+        range_hole_add(r, node);
+}
+
 /* Merges a free node or hole, which is in no list, with neighbours of its state, and enters the result into
  * the lists. */
 static void settle(struct ranges *r, struct range *node)
@@ -27,10 +36,7 @@ static void settle(struct ranges *r, struct range *node)
         range_lists_remove(r, high);
         node = range_join(r, node, high);
     }
-    if (node->state == RANGE_FREE)
-        range_free_add(r, node, r->newest);
-    else
-        range_hole_add(r, node);
+    enter_lists(r, node, r->newest);
 }
 
 /* Gives a node that is in no list its state, free or hole. The epoch of a hole is never read. */
@@ -45,7 +51,6 @@ static void become(struct ranges *r, struct range *node, enum range_state state,
  * lists with the same state and age. */
 static struct range *carve(struct ranges *r, struct range *node, uint64_t start, uint64_t bytes)
 {
-    const enum range_state state = node->state;
     struct range *rest = NULL, *low = NULL;
     struct range *older = node->aged ? node->older : r->newest;
 
@@ -56,14 +61,10 @@ static struct range *carve(struct ranges *r, struct range *node, uint64_t start,
         rest = node;
         node = range_split(r, node, bytes);
     }
-    for (int i = 0; i < 2; i++) {
-        struct range *part = i ? rest : low;
-
-        if (part && state == RANGE_FREE)
-            range_free_add(r, part, older);
-        else if (part)
-            range_hole_add(r, part);
-    }
+    if (low)
+        enter_lists(r, low, older);
+    if (rest)
+        enter_lists(r, rest, older);
     return node;
 }
 

@@ -5,6 +5,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/pages.h"
+#include "interpose/base/sums.h"
 #include "interpose/pool/pool_grow.h"
 #include "interpose/see/tags.h"
 #include "interpose/settings/log.h"
@@ -411,8 +412,7 @@ uint64_t small_flush_idle(struct pool *pool)
         return 0;
     cache_flush_idle(pool);
     heap_purge(pool->small.arena);
-    const uint64_t after = atomic_load(&pool->small.extent_bytes);
-    return before > after ? before - after : 0;
+    return sums_minus(before, atomic_load(&pool->small.extent_bytes));
 }
 
 bool small_trim_wait(struct pool *pool, struct cache *cache, uint64_t *wait_ns)

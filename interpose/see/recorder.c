@@ -43,10 +43,12 @@ static uint64_t began; /* CLOCK_MONOTONIC */
 static int failure;    /* -errno that has ended the recording */
 static void (*sample)(void (*used)(int device, uint64_t bytes, uint64_t idle));
 static uint64_t events, sampled_events, sampled_ns; /* events ever taken; when last measured */
-static uint64_t held[CARDS];
-static _Atomic uint64_t contexts[CARDS]; /* what our pools hold, and contexts for themselves */
-static uint64_t driver_held[CARDS];      /* by the driver's stream-ordered pools, at the last look at them */
-static _Atomic uint64_t driver_idle[CARDS]; /* and what of it is no live block, as last written */
+static struct card {
+    uint64_t held;                /* by our pools */
+    uint64_t driver_held;         /* by the driver's stream-ordered pools, at the last look at them */
+    _Atomic uint64_t driver_idle; /* what of it is no live block, as last written; read by other threads */
+    _Atomic uint64_t context;     /* by contexts for themselves; read by other threads */
+} cards[CARDS];
 static struct recording_event released[RELEASED];
 static unsigned released_next;
 static uint64_t moved; /* events that changed what the driver counts for the process */
@@ -57,6 +59,11 @@ static struct sampled {
 static size_t sample_count;
 static bool flush_soon;
 static void (*list_live)(void (*add)(struct recording_event *event));
+
+static struct card *card_of(int device)
+{
+    return &cards[device % CARDS];
+}
 
 /* ---- the file ---- */
 
@@ -86,7 +93,7 @@ struct live_sums {
 
 static struct live_sums live_on(int device)
 {
-    const bool have_pools = held[device % CARDS];
+    const bool have_pools = card_of(device)->held;
     struct live_sums sums = {0};
     struct live_row row;
 
@@ -103,16 +110,16 @@ static struct live_sums live_on(int device)
  * and is no live block now. Returns it. */
 static uint64_t take_driver_idle(const struct recording_event *used)
 {
-    const unsigned card = used->device % CARDS;
+    struct card *card = card_of(used->device);
     struct recording_event event = {.head.type = RECORDING_DRIVER,
                                     .device = used->device,
                                     .time_ns = used->time_ns,
-                                    .bytes = sums_minus(driver_held[card], live_on(used->device).async),
+                                    .bytes = sums_minus(card->driver_held, live_on(used->device).async),
                                     .thread = used->thread};
 
     const uint64_t idle = event.bytes;
 
-    if (atomic_exchange(&driver_idle[card], idle) != idle)
+    if (atomic_exchange(&card->driver_idle, idle) != idle)
         write_event(&event);
     return idle;
 }
@@ -121,7 +128,8 @@ static uint64_t take_driver_idle(const struct recording_event *used)
  * what no block and no pool has. */
 static void take_used(struct recording_event *used)
 {
-    const uint64_t in_pools = held[used->device % CARDS], in_drivers = take_driver_idle(used);
+    struct card *card = card_of(used->device);
+    const uint64_t in_pools = card->held, in_drivers = take_driver_idle(used);
     const struct live_sums live = live_on(used->device);
     struct recording_event context = {
         .head.type = RECORDING_CONTEXT,
@@ -133,9 +141,9 @@ static void take_used(struct recording_event *used)
     };
 
     used->other = sums_minus(in_pools, live.pooled);
-    if (context.bytes && context.bytes != contexts[used->device % CARDS])
+    if (context.bytes && context.bytes != card->context)
         write_event(&context);
-    contexts[used->device % CARDS] = context.bytes;
+    card->context = context.bytes;
 }
 
 /* ---- events ---- */
@@ -199,7 +207,7 @@ static bool moves_memory(const struct recording_event *event)
         return true;
     case RECORDING_ALLOC:
     case RECORDING_FREE:
-        return event->kind != RECORDING_MALLOC || !held[event->device % CARDS];
+        return event->kind != RECORDING_MALLOC || !card_of(event->device)->held;
     default:
         return false;
     }
@@ -234,7 +242,7 @@ static void take(const struct recording_event *noted)
         break;
     case RECORDING_GROW:
     case RECORDING_TRIM:
-        held[event.device % CARDS] = event.other;
+        card_of(event.device)->held = event.other;
         break;
     case RECORDING_USED:
         take_used(&event);
@@ -243,8 +251,8 @@ static void take(const struct recording_event *noted)
         flush_soon = true;
         break;
     case RECORDING_CONTEXT: /* has ended */
-        contexts[event.device % CARDS] = 0;
-        driver_held[event.device % CARDS] = 0;
+        card_of(event.device)->context = 0;
+        card_of(event.device)->driver_held = 0;
         take_driver_idle(&event);
         break;
     default:
@@ -331,7 +339,7 @@ static void add_used(const struct sampled *sampled)
                                    .bytes = sampled->bytes};
 
     if (sampled->idle != RECORDER_UNKNOWN)
-        driver_held[sampled->device % CARDS] = sampled->idle + live_on(sampled->device).async;
+        card_of(sampled->device)->driver_held = sampled->idle + live_on(sampled->device).async;
     take_used(&used);
     write_event(&used);
 }
@@ -353,12 +361,13 @@ static void measure(void)
         add_used(&samples[i]);
 }
 
-/* Measures if there were events and it is time to, or `now_please`. */
-static void take_sample(bool now_please)
+/* Measures if there were events and it is time to, or `now_please`. The first time, `begins`, also without
+ * events: the process may have contexts already. */
+static void take_sample(bool now_please, bool begins)
 {
     const uint64_t now = recording_write_system.now();
 
-    if (!sample || events == sampled_events ||
+    if (!sample || (events == sampled_events && !begins) ||
         (!now_please && sampled_ns && now - sampled_ns < RECORDER_SAMPLE_MS * UINT64_C(1000000)))
         return;
     sampled_events = events;
@@ -377,7 +386,7 @@ static void add_live(struct recording_event *event)
         return;
     }
     if (event->head.type == RECORDING_GROW)
-        held[event->device % CARDS] = event->other;
+        card_of(event->device)->held = event->other;
     write_event(event);
 }
 
@@ -419,10 +428,10 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
     sampled_events = events;
     memcpy(path, name, sizeof(path));
     live_clear();
-    memset(held, 0, sizeof(held));
-    memset(driver_held, 0, sizeof(driver_held));
-    for (int i = 0; i < CARDS; i++)
-        contexts[i] = driver_idle[i] = 0;
+    for (int i = 0; i < CARDS; i++) {
+        cards[i].held = cards[i].driver_held = 0;
+        cards[i].context = cards[i].driver_idle = 0;
+    }
     recorder_names_clear();
     owner_keep_stacks(settings->stacks);
     failure = recorder_names_program(&file, settings->job);
@@ -432,13 +441,15 @@ int recorder_open(const struct recorder_settings *settings, char reason[RECORDIN
 
 int recorder_step(bool flush)
 {
-    if (list_live) {
+    const bool begins = list_live != NULL;
+
+    if (begins) {
         list_live(add_live);
         live_each(write_live);
     }
     list_live = NULL;
     drain();
-    take_sample(flush);
+    take_sample(flush, begins);
     if (!failure && file.used &&
         (flush || flush_soon ||
          recording_write_system.now() - file.since_ns >= RECORDER_FLUSH_MS * UINT64_C(1000000)))
@@ -562,12 +573,12 @@ const char *recorder_why(void)
 
 uint64_t recorder_context_bytes(int device)
 {
-    return device >= 0 && device < CARDS ? atomic_load(&contexts[device]) : 0;
+    return device >= 0 && device < CARDS ? atomic_load(&cards[device].context) : 0;
 }
 
 uint64_t recorder_driver_idle(int device)
 {
-    return device >= 0 && device < CARDS ? atomic_load(&driver_idle[device]) : 0;
+    return device >= 0 && device < CARDS ? atomic_load(&cards[device].driver_idle) : 0;
 }
 
 bool recorder_runs(char out[RECORDING_WRITE_PATH])

@@ -4,7 +4,7 @@
  * One thread of its own reads the rings, puts their events into one order, adds the names that they use, and
  * writes a block at latest every RECORDER_FLUSH_MS. It blocks every signal, never calls the driver, and does
  * not exist in a forked child. If the file cannot be written, the recording ends with one line on stderr, and
- * the program goes on. Owns one lock, held for a few instructions.
+ * the program goes on. Owns one lock, held for a few instructions, and while a recording is started.
  */
 #ifndef GPUCAP_RECORDER_H
 #define GPUCAP_RECORDER_H
@@ -12,19 +12,19 @@
 #include "interpose/see/recording_write.h"
 
 #define RECORDER_FLUSH_MS  200
-#define RECORDER_SAMPLE_MS 1000 /* a measurement by NVML takes about 1 ms */
+#define RECORDER_SAMPLE_MS 1000 /* least time between two measurements */
 #define RECORDER_UNKNOWN   UINT64_MAX
 
 struct recorder_settings {
     const char *file; /* with %p and %h */
     const char *job;  /* or "" */
     bool stacks;
-    /* Calls add() for each block that is live already (type 0), and for events that tell how things stand
-     * (with their type), or NULL. Called by the recorder's thread. */
+    /* Calls add() for each block that is live when the recording begins (type 0), and for events with the
+     * figures of that moment (with their type). May be NULL. Called by the recorder's thread. */
     void (*list_live)(void (*add)(struct recording_event *event));
-    /* Measures, and calls used() for each card where that is possible, or NULL: the driver's figure, and what
-     * of it idles in the driver's own stream-ordered pools (RECORDER_UNKNOWN: as before). Called by the
-     * recorder's thread, while events come in once per RECORDER_SAMPLE_MS. */
+    /* Calls used() for each card that can be measured, with the driver's figure and the part of it that idles
+     * in the driver's own stream-ordered pools (RECORDER_UNKNOWN: as before). May be NULL. Called by the
+     * recorder's thread, once per RECORDER_SAMPLE_MS while there are events. */
     void (*sample)(void (*used)(int device, uint64_t bytes, uint64_t idle));
 };
 

@@ -14,7 +14,7 @@ int recorder_names_program(struct recording_write *file, const char *job);
 /* Writes the names that an event uses and the file does not have. Returns 0 or -errno. */
 int recorder_names_of(struct recording_write *file, const struct recording_event *event);
 
-/* Another thread has this number now. */
+/* Call when a new thread has got the number of an ended one: its name will be written. */
 void recorder_names_forget_thread(uint32_t thread);
 
 #endif

@@ -65,7 +65,8 @@ enum recording_type {
     RECORDING_BORROW, /* memory that others gave back for a request of ours: bytes; the giver's pid, 0 unknown
                        */
     RECORDING_WAIT,   /* a request waited: bytes asked for; nanoseconds waited, ending at `time_ns` */
-    RECORDING_REFUSAL, /* a request was refused: bytes asked for; the largest that would have fitted */
+    RECORDING_REFUSAL, /* a request was refused: bytes asked for; the largest that would have fitted;
+                        * `address` is the job's limit if that refused (0: it did not, or not known) */
     RECORDING_LIMIT,   /* the limit that applies: bytes (UINT64_MAX: none); enum recording_limit */
     RECORDING_CONTEXT, /* bytes that a card's contexts hold for themselves now (0: they ended); card + 1 */
     RECORDING_DROPPED, /* events that were lost since the last such record: number in `bytes` */

@@ -17,11 +17,6 @@ const struct options_entry options_table[OPTIONS_COUNT] = {
 #undef X
 };
 
-static const char *source_name(enum options_source source, int id, const char *file)
-{
-    return source == OPTIONS_ENVIRONMENT ? options_table[id].variable : file;
-}
-
 int options_find(const char *name, size_t length)
 {
     for (int id = 0; id < OPTIONS_COUNT; id++) {
@@ -258,7 +253,8 @@ int options_set(struct options *options, int id, const char *value, enum options
     const char *why = "";
 
     if (set_value(options, id, value, source, &why))
-        return bad_value(source_name(source, id, NULL), id, value, why, error);
+        return bad_value(source == OPTIONS_ENVIRONMENT ? options_table[id].variable : NULL, id, value, why,
+                         error);
     return 0;
 }
 

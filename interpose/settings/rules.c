@@ -47,7 +47,7 @@ static int parse_value(const char *text, size_t length, struct rules_rule *rule,
     if (rc)
         return refuse(why, size_why(rc));
     if (!rule->size.is_percent && rule->size.bytes == 0)
-        return refuse(why, "a limit of zero leaves no room for CUDA; write none for no limit");
+        return refuse(why, RULES_ZERO);
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "interpose/settings/size.h"
 
 #define RULES_FORM       "8G, 512M, 50%, none, or one per device: 0=8G,GPU-<uuid>=4G"
+#define RULES_ZERO       "a limit of zero leaves no room for CUDA; write none for no limit"
 #define RULES_MAX_RULES  64
 #define RULES_UUID_TEXT  48 /* "GPU-" or "MIG-" and 36 characters, terminated */
 #define RULES_UNLIMITED  UINT64_MAX

@@ -6,6 +6,8 @@
  * JOB is - for none, MAX 0 for no limit; sizes are in MiB. Then it reads commands from stdin, answers each
  * with a line, and ends with the input:
  *     use USED CACHED      publishes new figures
+ *     each MAX             has a limit of its own, beside the job's
+ *     stuck                can give nothing of its idle memory back from now on
  *     later USED CACHED    the same, but only when a question comes
  *     refuse ASKED         notes a refusal
  *     wait BYTES           waits for so much, beyond its lease, in a thread of its own
@@ -26,6 +28,8 @@
 static struct ledger *ledger;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the figures */
 static struct ledger_figures figures;
+static uint64_t each = LEDGER_UNLIMITED; /* guarded by the mutex, as `is_stuck` */
+static bool is_stuck;
 
 static void publish(void)
 {
@@ -34,6 +38,8 @@ static void publish(void)
 
     if (ledger_max(ledger) != LEDGER_UNLIMITED)
         now.limit = ledger_max(ledger);
+    if (each < now.limit)
+        now.limit = each;
     ledger_publish(ledger, &now);
     ledger_settle(ledger, figures.used);
 }
@@ -45,7 +51,7 @@ static void *listen_for_questions(void *unused)
     (void)unused;
     while (ledger_listen(ledger, &bytes)) {
         pthread_mutex_lock(&mutex);
-        const uint64_t given = bytes < figures.cached ? bytes : figures.cached;
+        const uint64_t given = is_stuck ? 0 : bytes < figures.cached ? bytes : figures.cached;
         figures.cached -= given;
         figures.used -= given;
         publish();
@@ -67,16 +73,20 @@ static void note_refusal(uint64_t asked)
 
     clock_gettime(CLOCK_BOOTTIME, &now);
     const bool has_job = ledger_max(ledger) != LEDGER_UNLIMITED;
-    const uint64_t limit = has_job ? ledger_max(ledger) : figures.limit,
-                   used = has_job ? limit - ledger_room(ledger) : figures.used;
+    const uint64_t job_used = has_job ? ledger_max(ledger) - ledger_room(ledger) : 0;
+    const bool is_job = has_job && each - figures.used > ledger_room(ledger);
+    const uint64_t limit = is_job                 ? ledger_max(ledger)
+                           : each < figures.limit ? each
+                                                  : figures.limit,
+                   used = is_job ? job_used : figures.used;
     const struct ledger_refusal refusal = {
         .at = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec,
         .asked = asked,
         .used = figures.used,
-        .job_used = has_job ? used : 0,
+        .job_used = job_used,
         .limit = limit,
         .fits = limit > used + RESERVE ? limit - used - RESERVE : 0,
-        .bound = has_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS,
+        .bound = is_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS,
     };
     ledger_note_refusal(ledger, &refusal, (const uint64_t[RECORDING_APART_COUNT]){0});
 }
@@ -95,6 +105,11 @@ static void obey(const char *line)
     } else if (sscanf(line, "later %llu %llu", &first, &second) == 2) {
         figures.used = first * MIB;
         figures.cached = second * MIB;
+    } else if (sscanf(line, "each %llu", &first) == 1) {
+        each = first * MIB;
+        publish();
+    } else if (strcmp(line, "stuck\n") == 0) {
+        is_stuck = true;
     } else if (sscanf(line, "refuse %llu", &first) == 1) {
         note_refusal(first * MIB);
     } else if (sscanf(line, "wait %llu", &first) == 1) {

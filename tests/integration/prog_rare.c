@@ -15,9 +15,10 @@
 #pragma weak simgpu_set_fault
 #pragma weak simgpu_used
 
-#define UNIT  (16 * MIB)
-#define PIECE (64 * MIB)
-#define UNITS 256 /* more than fit */
+#define UNIT   (16 * MIB)
+#define PIECE  (64 * MIB)
+#define UNITS  256 /* more than fit */
+#define ROUNDS 4
 
 static const CUmemAllocationProp on_card = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
@@ -555,6 +556,113 @@ static void levels(void)
     MUST(true, held() <= total);
 }
 
+/* Handles need no context. NVML does not list a process that has none, and they count all the same. */
+static void handles_without_a_context(void)
+{
+    CUmemGenericAllocationHandle handles[UNITS];
+    size_t count = 0, room, total;
+    CUdevice device;
+
+    begin();
+    MUST(0, cuMemGetInfo(&room, &total));
+    MUST(0, cuDeviceGet(&device, 0));
+    MUST(0, cuMemCreate(&handles[count++], PIECE, &on_card, 0));
+    MUST(0, cuDevicePrimaryCtxRelease(device));
+    while (count < UNITS && cuMemCreate(&handles[count], PIECE, &on_card, 0) == CUDA_SUCCESS)
+        count++;
+    MUST(true, count * PIECE <= total && (count + 1) * PIECE > room);
+    while (count > 0)
+        MUST(0, cuMemRelease(handles[--count]));
+    prog_context(0);
+    MUST(true, told_free() >= room); /* the two streams are gone */
+}
+
+static void use_handles_alone(void)
+{
+    CUmemGenericAllocationHandle handle;
+
+    MUST(0, cuInit(0));
+    MUST(0, cuMemCreate(&handle, 10 * PIECE, &on_card, 0));
+    MUST(0, cuMemRelease(handle));
+    MUST(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 10 * PIECE + 1, &on_card, 0));
+    MUST(0, cuMemCreate(&handle, PIECE, &on_card, 0));
+    prog_signal();
+    prog_await();
+}
+
+/* What a process of the job released, which never had a context, is free for the others, and so is what it
+ * could have taken beside what it holds. */
+static void neighbour_without_a_context(void)
+{
+    if (prog_is_other()) {
+        use_handles_alone();
+        return;
+    }
+    const pid_t other = prog_start(false);
+    prog_await();
+    begin();
+    MUST(0, cuMemAlloc(&block, told_free() / PIECE * PIECE));
+    prog_signal();
+    prog_join(other);
+}
+
+/* A pool may be destroyed before its blocks are freed. The driver keeps their memory, and no pool tells of it
+ * any more. */
+static void pools_destroyed_in_use(void)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUresult result = CUDA_SUCCESS;
+    size_t count = 0, room, total;
+    CUdeviceptr blocks[UNITS];
+    CUmemoryPool pool;
+    CUdevice device;
+
+    begin();
+    MUST(0, cuMemGetInfo(&room, &total));
+    for (bool ends = false;; ends = true) {
+        while (count < UNITS && result == CUDA_SUCCESS) {
+            MUST(0, cuMemPoolCreate(&pool, &properties));
+            result = cuMemAllocFromPoolAsync(&blocks[count], PIECE, pool, first);
+            count += result == CUDA_SUCCESS;
+            MUST(0, cuMemPoolDestroy(pool));
+        }
+        MUST(CUDA_ERROR_OUT_OF_MEMORY, result);
+        MUST(true, count > 0 && held() <= total);
+        if (ends)
+            break;
+        while (count > 0)
+            MUST(0, cuMemFreeAsync(blocks[--count], first));
+        MUST(0, cuCtxSynchronize());
+        MUST(true, told_free() >= room);
+        result = CUDA_SUCCESS;
+    }
+    MUST(0, cuDeviceGet(&device, 0));
+    MUST(0, cuDevicePrimaryCtxRelease(device));
+    prog_context(0);
+    MUST(true, told_free() >= room);
+}
+
+/* The memory of a pool with frees that no stream has reached yet goes back by itself. */
+static void pools_destroyed_behind_frees(void)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool;
+
+    begin();
+    const size_t room = told_free();
+    for (int i = 0; i < ROUNDS; i++) {
+        MUST(0, cuMemPoolCreate(&pool, &properties));
+        MUST(0, cuMemAllocFromPoolAsync(&block, PIECE, pool, first));
+        MUST(0, cuMemsetD8Async(block, i, PIECE, first));
+        MUST(0, cuMemFreeAsync(block, first));
+        MUST(0, cuMemPoolDestroy(pool));
+        MUST(0, cuCtxSynchronize());
+    }
+    MUST(true, told_free() >= room);
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
@@ -581,6 +689,10 @@ int main(int argc, char **argv)
         {"many_pools", many_pools},
         {"compressed", compressed},
         {"levels", levels},
+        {"handles_without_a_context", handles_without_a_context},
+        {"neighbour_without_a_context", neighbour_without_a_context},
+        {"pools_destroyed_in_use", pools_destroyed_in_use},
+        {"pools_destroyed_behind_frees", pools_destroyed_behind_frees},
     };
 
     return prog_main(argc, argv, scenarios, sizeof(scenarios) / sizeof(*scenarios));

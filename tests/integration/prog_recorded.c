@@ -294,6 +294,8 @@ static void by_command(void)
     say(RECORDING_MALLOC, late, 5 * MIB);
     check_owners(3 * MIB, 5 * MIB + 700);
     MUST(0, command_on_me("ps --owners=", ""));
+    MUST(0, command_on_me("ps --owners=", "--bytes"));
+    MUST(125, command("ps --bytes"));
     MUST(0, cuMemFree(early));
     MUST(0, command_on_me("record stop ", ""));
     MUST(0, cuMemFree(late));

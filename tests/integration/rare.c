@@ -106,6 +106,28 @@ static void test_memory_released_while_it_is_mapped_stays_in_the_account(void)
     every_way("mapped_and_held");
 }
 
+static void test_handles_count_without_a_context(void)
+{
+    every_way("handles_without_a_context");
+}
+
+static void test_what_a_process_without_a_context_released_is_free_for_its_job(void)
+{
+    for (int way = NATIVE; way < WAYS; way++)
+        run_with("neighbour_without_a_context", (enum way)way, CAP, way == NATIVE ? NULL : "GPUCAP_GROUP",
+                 "both");
+}
+
+static void test_blocks_of_destroyed_pools_count(void)
+{
+    every_way("pools_destroyed_in_use");
+}
+
+static void test_pools_destroyed_behind_frees_leave_the_account(void)
+{
+    every_way("pools_destroyed_behind_frees");
+}
+
 static void test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one(void)
 {
     every_way("grown_in_a_green_context");
@@ -183,6 +205,10 @@ int main(void)
     RUN_TEST(test_a_block_that_could_not_be_filled_is_freed);
     RUN_TEST(test_blocks_are_filled_after_the_end_of_a_green_context);
     RUN_TEST(test_memory_taken_in_a_green_context_leaves_the_account_with_the_primary_one);
+    RUN_TEST(test_handles_count_without_a_context);
+    RUN_TEST(test_what_a_process_without_a_context_released_is_free_for_its_job);
+    RUN_TEST(test_blocks_of_destroyed_pools_count);
+    RUN_TEST(test_pools_destroyed_behind_frees_leave_the_account);
     RUN_TEST(test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_a_heap_counts_by_its_largest_size);
     RUN_TEST(test_stacks_count_in_whole_pages);

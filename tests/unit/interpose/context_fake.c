@@ -234,6 +234,12 @@ static CUresult CUDAAPI ctx_synchronize(void)
     return call();
 }
 
+static CUresult CUDAAPI ctx_synchronize_v2(CUcontext context)
+{
+    got.wrong += context != FIRST;
+    return call();
+}
+
 static CUresult CUDAAPI get_current(CUcontext *context)
 {
     *context = fake.current;
@@ -302,12 +308,14 @@ static CUresult CUDAAPI from_green(CUcontext *context, CUgreenCtx green)
 static CUresult CUDAAPI push(CUcontext context)
 {
     (void)context;
+    got.pushed++;
     return CUDA_SUCCESS;
 }
 
 static CUresult CUDAAPI pop(CUcontext *context)
 {
     (void)context;
+    got.pushed--;
     return CUDA_SUCCESS;
 }
 
@@ -362,6 +370,7 @@ void context_fake_setup(void)
                                            .cuCtxDestroy_v2 = ctx_destroy,
                                            .cuCtxDetach = ctx_detach,
                                            .cuCtxSynchronize = ctx_synchronize,
+                                           .cuCtxSynchronize_v2 = ctx_synchronize_v2,
                                            .cuCtxGetCurrent = get_current,
                                            .cuMemAlloc_v2 = mem_alloc,
                                            .cuDevicePrimaryCtxRetain = retain,

@@ -28,7 +28,7 @@ extern struct got {
     uint64_t grow, stack;
     CUdevice ordinal;
     CUcontext context, captured, grown;
-    int aborts, waits, wait_ends, distrusts, retains;
+    int aborts, waits, wait_ends, distrusts, retains, pushed;
     bool waited_well;
     int wrong; /* a call that should not be: no assertion may end a test while a hook holds its lock */
 } got;

@@ -3,6 +3,7 @@
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pool_apart.h"
 #include "interpose/pool/pool_pending.h"
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static void close_with(uint64_t other)
 }
 
 /* Whole chunks can be joined, and what the pool says can be made in one block can be. */
-static void whole(void)
+static void test_whole_chunks_count_as_one_block(void)
 {
     uint64_t other;
 
@@ -51,13 +52,8 @@ static void whole(void)
     close_with(other);
 }
 
-static void test_whole_chunks_count_as_one_block(void)
-{
-    TEST_ASSERT_TRUE(fake_child(whole));
-}
-
 /* Blocks of 1.5 MiB side by side: no page of 2 MiB is free when every other one is freed. */
-static void parts(void)
+static void test_parts_of_chunks_with_live_blocks_are_named(void)
 {
     uint64_t blocks[32], other;
 
@@ -76,13 +72,8 @@ static void parts(void)
     model_close(&model);
 }
 
-static void test_parts_of_chunks_with_live_blocks_are_named(void)
-{
-    TEST_ASSERT_TRUE(fake_child(parts));
-}
-
 /* Two streams work on a freed block, and no join can bring them into order. */
-static void worked_on(void)
+static void test_freed_memory_with_work_on_it_is_named(void)
 {
     fence_forbid_joins();
     streams_distrust();
@@ -107,14 +98,9 @@ static void worked_on(void)
     model_close(&model);
 }
 
-static void test_freed_memory_with_work_on_it_is_named(void)
-{
-    TEST_ASSERT_TRUE(fake_child(worked_on));
-}
-
 /* Behind a join freed chunks may move, but cannot be released before their work is done: one that is larger
  * than the request is of no use until then. */
-static void too_large(void)
+static void test_chunks_too_large_for_a_request_are_named(void)
 {
     streams_distrust();
     model_open(&model, 1024 * MIB, 1024 * MIB);
@@ -139,13 +125,8 @@ static void too_large(void)
     model_close(&model);
 }
 
-static void test_chunks_too_large_for_a_request_are_named(void)
-{
-    TEST_ASSERT_TRUE(fake_child(too_large));
-}
-
 /* A free part of a chunk lengthens a block of joined chunks only where these can be put beside it. */
-static void edges(void)
+static void test_parts_between_live_blocks_lengthen_nothing(void)
 {
     uint64_t blocks[32], large;
 
@@ -163,12 +144,7 @@ static void edges(void)
     model_close(&model);
 }
 
-static void test_parts_between_live_blocks_lengthen_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(edges));
-}
-
-static void pinned(void)
+static void test_freed_memory_that_another_process_has_open_is_named(void)
 {
     uint64_t address;
 
@@ -186,13 +162,8 @@ static void pinned(void)
     model_close(&model);
 }
 
-static void test_freed_memory_that_another_process_has_open_is_named(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pinned));
-}
-
 /* The driver did not take a chunk back. */
-static void stuck(void)
+static void test_memory_that_the_driver_did_not_take_back_is_named(void)
 {
     uint64_t address;
 
@@ -207,13 +178,8 @@ static void stuck(void)
     model_close(&model);
 }
 
-static void test_memory_that_the_driver_did_not_take_back_is_named(void)
-{
-    TEST_ASSERT_TRUE(fake_child(stuck));
-}
-
 /* One small block of 1 KiB holds a page. */
-static void small(void)
+static void test_room_between_small_blocks_is_named(void)
 {
     uint64_t address;
 
@@ -230,21 +196,16 @@ static void small(void)
     model_close(&model);
 }
 
-static void test_room_between_small_blocks_is_named(void)
-{
-    TEST_ASSERT_TRUE(fake_child(small));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_whole_chunks_count_as_one_block);
-    RUN_TEST(test_parts_of_chunks_with_live_blocks_are_named);
-    RUN_TEST(test_freed_memory_with_work_on_it_is_named);
-    RUN_TEST(test_chunks_too_large_for_a_request_are_named);
-    RUN_TEST(test_parts_between_live_blocks_lengthen_nothing);
-    RUN_TEST(test_freed_memory_that_another_process_has_open_is_named);
-    RUN_TEST(test_memory_that_the_driver_did_not_take_back_is_named);
-    RUN_TEST(test_room_between_small_blocks_is_named);
+    RUN_APART(test_whole_chunks_count_as_one_block);
+    RUN_APART(test_parts_of_chunks_with_live_blocks_are_named);
+    RUN_APART(test_freed_memory_with_work_on_it_is_named);
+    RUN_APART(test_chunks_too_large_for_a_request_are_named);
+    RUN_APART(test_parts_between_live_blocks_lengthen_nothing);
+    RUN_APART(test_freed_memory_that_another_process_has_open_is_named);
+    RUN_APART(test_memory_that_the_driver_did_not_take_back_is_named);
+    RUN_APART(test_room_between_small_blocks_is_named);
     return UNITY_END();
 }

@@ -1,5 +1,6 @@
 /* The pool's per-thread caches: blocks are allocated again without a lock, are taken back when another thread
  * needs them, and never belong to two threads. Each case is a process of its own. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -56,7 +57,7 @@ static void on_thread(void *(*run)(void *), void *argument)
 
 /* ---- without a lock ---- */
 
-static void no_lock(void)
+static void test_a_block_freed_and_asked_for_again_needs_no_lock(void)
 {
     begin(256 * MIB);
     for (unsigned i = 0; i < SIZES; i++) {
@@ -83,9 +84,29 @@ static void no_lock(void)
     end_empty();
 }
 
-static void test_a_block_freed_and_asked_for_again_needs_no_lock(void)
+static uint64_t medium(unsigned i)
 {
-    TEST_ASSERT_TRUE(fake_child(no_lock));
+    return 20000 + 1024 * (uint64_t)i;
+}
+
+static void test_a_freed_block_takes_the_slot_of_a_live_one_before_that_of_a_cached_one(void)
+{
+    uint64_t blocks[CACHE_MID];
+
+    begin(256 * MIB);
+    for (unsigned i = 0; i < CACHE_MID; i++)
+        blocks[i] = take(medium(i));
+    const uint64_t other = take(100000);
+    for (unsigned i = 0; i < CACHE_MID; i++)
+        CHECK(pool_free(&pool, blocks[i], true) == 0);
+    CHECK(take(medium(0)) == blocks[0] && pool_free(&pool, other, true) == 0);
+    const uint64_t hits = pool.hits; /* of allocations under the lock */
+    for (unsigned i = 1; i < CACHE_MID; i++)
+        CHECK(take(medium(i)) == blocks[i]);
+    CHECK(pool.hits == hits);
+    for (unsigned i = 0; i < CACHE_MID; i++)
+        CHECK(pool_free(&pool, blocks[i], true) == 0);
+    end_empty();
 }
 
 /* Leaves a gap of `gap` bytes between two blocks, and a block of 20 MiB, which is returned, behind a larger
@@ -113,19 +134,14 @@ static void best_place(uint64_t limit, bool moves)
     fake_end();
 }
 
-static void best_place_with_room(void)
+static void test_with_much_room_a_large_block_is_cached_only_where_it_fits_best(void)
 {
     best_place(64 * GIB, true);
     best_place(GIB, false);
 }
 
-static void test_with_much_room_a_large_block_is_cached_only_where_it_fits_best(void)
-{
-    TEST_ASSERT_TRUE(fake_child(best_place_with_room));
-}
-
 /* The block that came from the cache is not kept there either once another has come. */
-static void taken_again(void)
+static void test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went(void)
 {
     begin(64 * GIB);
     const uint64_t gap = take(22 * MIB), block = (take(4 * MIB), take(20 * MIB));
@@ -137,14 +153,9 @@ static void taken_again(void)
     fake_end();
 }
 
-static void test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went(void)
-{
-    TEST_ASSERT_TRUE(fake_child(taken_again));
-}
-
 /* Behind work of one stream the same block comes back at once; when a second stream has come, only in order.
  */
-static void one_stream(void)
+static void test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two(void)
 {
     begin(256 * MIB);
     for (unsigned i = 0; i < SIZES; i++) {
@@ -179,11 +190,6 @@ static void one_stream(void)
     end_empty();
 }
 
-static void test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two(void)
-{
-    TEST_ASSERT_TRUE(fake_child(one_stream));
-}
-
 /* ---- frees that are none ---- */
 
 static void refuse_all(uint64_t address, uint64_t bytes)
@@ -207,7 +213,7 @@ static void *take_everything(void *unused)
     return NULL;
 }
 
-static void wrong_frees(void)
+static void test_a_second_free_is_refused_from_every_state_of_a_block(void)
 {
     begin(64 * MIB);
     for (unsigned i = 2; i < SIZES; i++) { /* engine_small.c has the smaller ones */
@@ -245,11 +251,6 @@ static void wrong_frees(void)
     end_empty();
 }
 
-static void test_a_second_free_is_refused_from_every_state_of_a_block(void)
-{
-    TEST_ASSERT_TRUE(fake_child(wrong_frees));
-}
-
 #define TURNS 4000
 
 static atomic_uint here, freed;
@@ -268,7 +269,7 @@ static void *free_too(void *unused)
     return NULL;
 }
 
-static void both_free(void)
+static void test_of_two_threads_that_free_a_block_one_succeeds(void)
 {
     pthread_t other;
 
@@ -286,11 +287,6 @@ static void both_free(void)
     }
     CHECK(pthread_join(other, NULL) == 0);
     end_empty();
-}
-
-static void test_of_two_threads_that_free_a_block_one_succeeds(void)
-{
-    TEST_ASSERT_TRUE(fake_child(both_free));
 }
 
 /* ---- other threads ---- */
@@ -317,7 +313,7 @@ static void *keep_and_wait(void *unused)
     return NULL;
 }
 
-static void stolen(void)
+static void test_what_an_idle_thread_keeps_is_there_for_others(void)
 {
     pthread_t other;
 
@@ -336,11 +332,6 @@ static void stolen(void)
     end_empty();
 }
 
-static void test_what_an_idle_thread_keeps_is_there_for_others(void)
-{
-    TEST_ASSERT_TRUE(fake_child(stolen));
-}
-
 static void *keep_and_leave(void *unused)
 {
     uint64_t blocks[SIZES];
@@ -355,7 +346,7 @@ static void *keep_and_leave(void *unused)
     return NULL;
 }
 
-static void left(void)
+static void test_a_thread_that_ends_leaves_nothing_behind(void)
 {
     begin(64 * MIB);
     for (unsigned i = 0; i < 200; i++) {
@@ -367,11 +358,6 @@ static void left(void)
     }
     CHECK(pool.caches == NULL || pool.caches->next == NULL); /* of this thread, at most */
     end_empty();
-}
-
-static void test_a_thread_that_ends_leaves_nothing_behind(void)
-{
-    TEST_ASSERT_TRUE(fake_child(left));
 }
 
 /* The context ends while a thread keeps blocks of its pool, and the next pool stands in the same place. */
@@ -393,7 +379,7 @@ static void *outlive(void *unused)
     return NULL;
 }
 
-static void outlived(void)
+static void test_a_pool_may_end_while_threads_keep_blocks_of_it(void)
 {
     pthread_t other;
 
@@ -411,11 +397,6 @@ static void outlived(void)
     }
     CHECK(pthread_join(other, NULL) == 0);
     end_empty();
-}
-
-static void test_a_pool_may_end_while_threads_keep_blocks_of_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(outlived));
 }
 
 static void *take_another(void *address)
@@ -455,15 +436,16 @@ static void test_a_block_that_is_being_kept_is_not_taken_away(void)
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_a_block_freed_and_asked_for_again_needs_no_lock);
-    RUN_TEST(test_with_much_room_a_large_block_is_cached_only_where_it_fits_best);
-    RUN_TEST(test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went);
-    RUN_TEST(test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two);
-    RUN_TEST(test_a_second_free_is_refused_from_every_state_of_a_block);
-    RUN_TEST(test_of_two_threads_that_free_a_block_one_succeeds);
-    RUN_TEST(test_what_an_idle_thread_keeps_is_there_for_others);
-    RUN_TEST(test_a_thread_that_ends_leaves_nothing_behind);
-    RUN_TEST(test_a_pool_may_end_while_threads_keep_blocks_of_it);
+    RUN_APART(test_a_block_freed_and_asked_for_again_needs_no_lock);
+    RUN_APART(test_a_freed_block_takes_the_slot_of_a_live_one_before_that_of_a_cached_one);
+    RUN_APART(test_with_much_room_a_large_block_is_cached_only_where_it_fits_best);
+    RUN_APART(test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went);
+    RUN_APART(test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two);
+    RUN_APART(test_a_second_free_is_refused_from_every_state_of_a_block);
+    RUN_APART(test_of_two_threads_that_free_a_block_one_succeeds);
+    RUN_APART(test_what_an_idle_thread_keeps_is_there_for_others);
+    RUN_APART(test_a_thread_that_ends_leaves_nothing_behind);
+    RUN_APART(test_a_pool_may_end_while_threads_keep_blocks_of_it);
     RUN_TEST(test_a_block_that_is_being_kept_is_not_taken_away);
     return UNITY_END();
 }

@@ -1,6 +1,7 @@
 /* The pool moves chunks while a stream still works on them: it does not wait, unmaps nothing in use, undoes
  * everything if a call fails, and unmaps the old places in the end. Each case is a process of its own,
  * because the fence remembers which streams have worked. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -69,20 +70,15 @@ static void stitch(void)
     model_check(&model);
 }
 
-static void no_wait(void)
+static void test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps(void)
 {
     stitch();
     model_work(&model, 0, &model.blocks[model.count - 1]);
     model_close(&model);
 }
 
-static void test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps(void)
-{
-    TEST_ASSERT_TRUE(fake_child(no_wait));
-}
-
 /* The fake stops the test if anything is unmapped that work still uses. */
-static void swept(void)
+static void test_the_sweep_unmaps_old_places_when_their_work_is_done(void)
 {
     stitch();
     pool_sweep(&model.pool); /* they stay, being few */
@@ -100,13 +96,8 @@ static void swept(void)
     model_close(&model);
 }
 
-static void test_the_sweep_unmaps_old_places_when_their_work_is_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(swept));
-}
-
 /* The driver refuses to unmap one of them, once. */
-static void refused(void)
+static void test_an_old_place_that_the_driver_keeps_is_unmapped_later(void)
 {
     stitch();
     finish_work();
@@ -119,13 +110,8 @@ static void refused(void)
     model_close(&model);
 }
 
-static void test_an_old_place_that_the_driver_keeps_is_unmapped_later(void)
-{
-    TEST_ASSERT_TRUE(fake_child(refused));
-}
-
 /* A block of moved chunks that other devices may reach. */
-static void exposed(void)
+static void test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too(void)
 {
     size_t i = 0;
 
@@ -140,12 +126,7 @@ static void exposed(void)
     model_close(&model);
 }
 
-static void test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too(void)
-{
-    TEST_ASSERT_TRUE(fake_child(exposed));
-}
-
-static void trimmed(void)
+static void test_trim_unmaps_old_places_before_it_gives_their_memory_back(void)
 {
     stitch();
     model_free(&model, model.count - 1, false);
@@ -158,26 +139,16 @@ static void trimmed(void)
     model_close(&model);
 }
 
-static void test_trim_unmaps_old_places_before_it_gives_their_memory_back(void)
-{
-    TEST_ASSERT_TRUE(fake_child(trimmed));
-}
-
-static void closed(void)
+static void test_the_end_of_the_pool_unmaps_old_places(void)
 {
     stitch();
     CHECK(places_left() == BLOCKS / 2);
     model_close(&model); /* nothing may be left: fake_end */
 }
 
-static void test_the_end_of_the_pool_unmaps_old_places(void)
-{
-    TEST_ASSERT_TRUE(fake_child(closed));
-}
-
 /* All work is known to be done, but not which epochs that ends: the old place may not go yet, and the memory
  * is not the driver's before it does. */
-static void two_places(void)
+static void test_memory_is_not_given_back_while_it_is_mapped_at_an_old_place(void)
 {
     no_events = true;
     stitch();
@@ -191,13 +162,8 @@ static void two_places(void)
     model_close(&model);
 }
 
-static void test_memory_is_not_given_back_while_it_is_mapped_at_an_old_place(void)
-{
-    TEST_ASSERT_TRUE(fake_child(two_places));
-}
-
 /* Moved again and again, without the work ever ending, up to as many places as the fake allows. */
-static void again(void)
+static void test_chunks_move_again_and_again_behind_the_same_work(void)
 {
     build(2 * BLOCKS * BLOCK, 2 * BLOCKS * BLOCK);
     for (unsigned round = 0; round < 12; round++) {
@@ -214,11 +180,6 @@ static void again(void)
     CHECK(pool_stats(&model.pool).stitches > 2 && pool_stats(&model.pool).waits == 0);
     finish_work();
     model_close(&model);
-}
-
-static void test_chunks_move_again_and_again_behind_the_same_work(void)
-{
-    TEST_ASSERT_TRUE(fake_child(again));
 }
 
 /* ---- what fails is undone ---- */
@@ -260,7 +221,7 @@ static bool undone(uint64_t nth)
     return failed;
 }
 
-static void undo_each(void)
+static void test_a_map_that_fails_leaves_everything_as_it_was(void)
 {
     uint64_t nth = 1;
 
@@ -269,14 +230,9 @@ static void undo_each(void)
     CHECK(nth > BLOCKS);
 }
 
-static void test_a_map_that_fails_leaves_everything_as_it_was(void)
-{
-    TEST_ASSERT_TRUE(fake_child(undo_each));
-}
-
 /* The limit would allow more, the card refuses, and giving up idle chunks that are too large to gather does
  * not help: what was gathered goes back to where it was. */
-static void shed_in_vain(void)
+static void test_a_refusal_after_chunks_were_given_up_takes_back_what_was_gathered(void)
 {
     const uint64_t big = 8 * MIB;
 
@@ -301,23 +257,18 @@ static void shed_in_vain(void)
     model_close(&model);
 }
 
-static void test_a_refusal_after_chunks_were_given_up_takes_back_what_was_gathered(void)
-{
-    TEST_ASSERT_TRUE(fake_child(shed_in_vain));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps);
-    RUN_TEST(test_the_sweep_unmaps_old_places_when_their_work_is_done);
-    RUN_TEST(test_an_old_place_that_the_driver_keeps_is_unmapped_later);
-    RUN_TEST(test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too);
-    RUN_TEST(test_trim_unmaps_old_places_before_it_gives_their_memory_back);
-    RUN_TEST(test_the_end_of_the_pool_unmaps_old_places);
-    RUN_TEST(test_memory_is_not_given_back_while_it_is_mapped_at_an_old_place);
-    RUN_TEST(test_chunks_move_again_and_again_behind_the_same_work);
-    RUN_TEST(test_a_map_that_fails_leaves_everything_as_it_was);
-    RUN_TEST(test_a_refusal_after_chunks_were_given_up_takes_back_what_was_gathered);
+    RUN_APART(test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps);
+    RUN_APART(test_the_sweep_unmaps_old_places_when_their_work_is_done);
+    RUN_APART(test_an_old_place_that_the_driver_keeps_is_unmapped_later);
+    RUN_APART(test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too);
+    RUN_APART(test_trim_unmaps_old_places_before_it_gives_their_memory_back);
+    RUN_APART(test_the_end_of_the_pool_unmaps_old_places);
+    RUN_APART(test_memory_is_not_given_back_while_it_is_mapped_at_an_old_place);
+    RUN_APART(test_chunks_move_again_and_again_behind_the_same_work);
+    RUN_APART(test_a_map_that_fails_leaves_everything_as_it_was);
+    RUN_APART(test_a_refusal_after_chunks_were_given_up_takes_back_what_was_gathered);
     return UNITY_END();
 }

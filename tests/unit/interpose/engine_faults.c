@@ -1,6 +1,7 @@
 /* The pool when driver calls or the limit fail: in each scene every driver call fails in turn, then every
  * call from it on. The answer must be "out of memory", nothing may be lost or leaked, and afterwards
  * everything must work as before. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -159,7 +160,7 @@ static void give_charge(void *owner, uint64_t bytes)
 }
 
 /* A pool that cannot be opened leaves nothing behind, also on the account. */
-static void open_fails(void)
+static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
 {
     const struct pool_budget any = {.take = charge, .settle = settle_charge, .give = give_charge};
     struct pool pool;
@@ -183,13 +184,8 @@ static void open_fails(void)
     fake_end();
 }
 
-static void test_a_pool_that_cannot_be_opened_leaves_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(open_fails));
-}
-
 /* A chunk is split into smaller ones, which cannot be used and at first not be unmapped either. */
-static void split_stuck(void)
+static void test_pieces_of_a_chunk_that_get_stuck_go_back_later(void)
 {
     model_open(&model, 4 * GIB, 4 * GIB);
     CHECK(model_alloc(&model, GIB) == 0);
@@ -210,15 +206,10 @@ static void split_stuck(void)
     model_close(&model);
 }
 
-static void test_pieces_of_a_chunk_that_get_stuck_go_back_later(void)
-{
-    TEST_ASSERT_TRUE(fake_child(split_stuck));
-}
-
 /* ---- the limit ---- */
 
 /* A pool tries out what the card can do, within the limit too. */
-static void opened_at_the_limit(void)
+static void test_opening_a_pool_does_not_pass_the_limit(void)
 {
     model_open(&model, GIB, 0);
     CHECK(fake_count(FAKE_CREATE) == 0);
@@ -231,12 +222,7 @@ static void opened_at_the_limit(void)
     model_close(&model);
 }
 
-static void test_opening_a_pool_does_not_pass_the_limit(void)
-{
-    TEST_ASSERT_TRUE(fake_child(opened_at_the_limit));
-}
-
-static void refused(void)
+static void test_the_limit_is_never_passed_and_a_refusal_costs_nothing(void)
 {
     model_open(&model, GIB, 64 * MIB);
     const uint64_t made = fake_count(FAKE_CREATE);
@@ -263,11 +249,6 @@ static void refused(void)
     model_close(&model);
 }
 
-static void test_the_limit_is_never_passed_and_a_refusal_costs_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(refused));
-}
-
 /* ---- waiting instead ---- */
 
 /* All memory is behind pending work of two streams. */
@@ -292,7 +273,7 @@ static void lock_is_free(void)
     pthread_mutex_unlock(&model.pool.lock.mutex);
 }
 
-static void behind_work(void)
+static void test_a_request_waits_for_work_rather_than_fail(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     fence_forbid_joins();
@@ -304,13 +285,8 @@ static void behind_work(void)
     model_close(&model);
 }
 
-static void test_a_request_waits_for_work_rather_than_fail(void)
-{
-    TEST_ASSERT_TRUE(fake_child(behind_work));
-}
-
 /* The work of the second stream came after a drain, so only the later rounds have anything to be behind. */
-static void behind_work_in_order(void)
+static void test_a_request_is_met_in_the_devices_own_order_where_that_is_enough(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     three_rounds();
@@ -320,12 +296,7 @@ static void behind_work_in_order(void)
     model_close(&model);
 }
 
-static void test_a_request_is_met_in_the_devices_own_order_where_that_is_enough(void)
-{
-    TEST_ASSERT_TRUE(fake_child(behind_work_in_order));
-}
-
-static void order_refused(void)
+static void test_a_request_waits_where_the_driver_refuses_to_order(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     fake_fail(1 << FAKE_WAIT, 1, NEVER);
@@ -333,11 +304,6 @@ static void order_refused(void)
     const struct pool_stats s = pool_stats(&model.pool);
     CHECK(s.joins == 0 && s.waits >= 3 && fake_failed() >= 3);
     model_close(&model);
-}
-
-static void test_a_request_waits_where_the_driver_refuses_to_order(void)
-{
-    TEST_ASSERT_TRUE(fake_child(order_refused));
 }
 
 /* 64 MiB are free, apart from another block whose work is not done. */
@@ -384,7 +350,7 @@ static void test_streams_are_joined_rather_than_a_range_broken(void)
 
 /* At the limit a chunk that is too large has to be given up for a smaller one. What is only in order may be
  * used again, but its work must have ended before it is unmapped. */
-static void too_large_and_in_order(void)
+static void test_what_is_only_in_order_is_not_given_up_before_its_work_is_done(void)
 {
     model_open(&model, 64 * GIB, 64 * GIB);
     for (int i = 0; i < 32; i++)
@@ -400,13 +366,8 @@ static void too_large_and_in_order(void)
     model_close(&model);
 }
 
-static void test_what_is_only_in_order_is_not_given_up_before_its_work_is_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(too_large_and_in_order));
-}
-
 /* The program has waited itself; what was freed before must be found without an event. */
-static void waited_before(void)
+static void test_what_was_freed_before_the_programs_own_wait_is_found(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     CHECK(model_alloc(&model, 32 * MIB) == 0 && model_alloc(&model, 32 * MIB) == 0);
@@ -420,11 +381,6 @@ static void waited_before(void)
     fake_fail(1 << FAKE_RECORD | 1 << FAKE_EVENT_CREATE, 1, NEVER);
     CHECK(model_alloc(&model, 64 * MIB) == 0);
     model_close(&model);
-}
-
-static void test_what_was_freed_before_the_programs_own_wait_is_found(void)
-{
-    TEST_ASSERT_TRUE(fake_child(waited_before));
 }
 
 /* While one thread waits, another takes the memory and frees it behind new work: that must be waited for as
@@ -460,7 +416,7 @@ static void let_steal(void)
     fake_on_synchronize = let_steal;
 }
 
-static void stolen(void)
+static void test_a_request_waits_again_if_others_took_what_came_free(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     CHECK(model_alloc(&model, 64 * MIB) == 0);
@@ -475,12 +431,7 @@ static void stolen(void)
     model_close(&model);
 }
 
-static void test_a_request_waits_again_if_others_took_what_came_free(void)
-{
-    TEST_ASSERT_TRUE(fake_child(stolen));
-}
-
-static void plain(void)
+static void test_memory_is_plain_where_the_platform_refuses_more(void)
 {
     struct vmm vmm;
 
@@ -502,27 +453,22 @@ static void plain(void)
     fake_end();
 }
 
-static void test_memory_is_plain_where_the_platform_refuses_more(void)
-{
-    TEST_ASSERT_TRUE(fake_child(plain));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_any_one_call_may_fail);
     RUN_TEST(test_all_calls_from_one_on_may_fail);
-    RUN_TEST(test_a_pool_that_cannot_be_opened_leaves_nothing);
-    RUN_TEST(test_pieces_of_a_chunk_that_get_stuck_go_back_later);
-    RUN_TEST(test_opening_a_pool_does_not_pass_the_limit);
-    RUN_TEST(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
-    RUN_TEST(test_a_request_waits_for_work_rather_than_fail);
-    RUN_TEST(test_a_request_is_met_in_the_devices_own_order_where_that_is_enough);
-    RUN_TEST(test_a_request_waits_where_the_driver_refuses_to_order);
+    RUN_APART(test_a_pool_that_cannot_be_opened_leaves_nothing);
+    RUN_APART(test_pieces_of_a_chunk_that_get_stuck_go_back_later);
+    RUN_APART(test_opening_a_pool_does_not_pass_the_limit);
+    RUN_APART(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
+    RUN_APART(test_a_request_waits_for_work_rather_than_fail);
+    RUN_APART(test_a_request_is_met_in_the_devices_own_order_where_that_is_enough);
+    RUN_APART(test_a_request_waits_where_the_driver_refuses_to_order);
     RUN_TEST(test_streams_are_joined_rather_than_a_range_broken);
-    RUN_TEST(test_what_is_only_in_order_is_not_given_up_before_its_work_is_done);
-    RUN_TEST(test_what_was_freed_before_the_programs_own_wait_is_found);
-    RUN_TEST(test_a_request_waits_again_if_others_took_what_came_free);
-    RUN_TEST(test_memory_is_plain_where_the_platform_refuses_more);
+    RUN_APART(test_what_is_only_in_order_is_not_given_up_before_its_work_is_done);
+    RUN_APART(test_what_was_freed_before_the_programs_own_wait_is_found);
+    RUN_APART(test_a_request_waits_again_if_others_took_what_came_free);
+    RUN_APART(test_memory_is_plain_where_the_platform_refuses_more);
     return UNITY_END();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unity.h>
 
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_fence.h"
 
 void setUp(void) {}
@@ -12,7 +13,7 @@ void tearDown(void) {}
 
 /* ---- epochs ---- */
 
-static void epochs(void)
+static void test_one_event_closes_an_epoch_for_all_frees_in_it(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -35,13 +36,8 @@ static void epochs(void)
     close_fence();
 }
 
-static void test_one_event_closes_an_epoch_for_all_frees_in_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(epochs));
-}
-
 /* A wait when no free belongs to the open epoch must not make the next frees count as done. */
-static void wait_then_free(void)
+static void test_a_free_after_a_wait_is_not_done_by_that_wait(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -57,13 +53,8 @@ static void wait_then_free(void)
     close_fence();
 }
 
-static void test_a_free_after_a_wait_is_not_done_by_that_wait(void)
-{
-    TEST_ASSERT_TRUE(fake_child(wait_then_free));
-}
-
 /* The result of a wait is kept when an older event is found done afterwards. */
-static void wait_over_events(void)
+static void test_a_wait_covers_every_epoch_before_it(void)
 {
     uint64_t epoch = 0;
 
@@ -80,13 +71,8 @@ static void wait_over_events(void)
     close_fence();
 }
 
-static void test_a_wait_covers_every_epoch_before_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(wait_over_events));
-}
-
 /* The program waits by itself, and frees meanwhile and after a wait that failed. */
-static void programs_wait(void)
+static void test_the_programs_own_wait_ends_what_was_freed_before_it(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -111,12 +97,7 @@ static void programs_wait(void)
     close_fence();
 }
 
-static void test_the_programs_own_wait_ends_what_was_freed_before_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(programs_wait));
-}
-
-static void full_ring(void)
+static void test_more_epochs_than_events_only_share_them(void)
 {
     uint64_t last = 0;
 
@@ -139,14 +120,9 @@ static void full_ring(void)
     close_fence();
 }
 
-static void test_more_epochs_than_events_only_share_them(void)
-{
-    TEST_ASSERT_TRUE(fake_child(full_ring));
-}
-
 /* ---- beside captures ---- */
 
-static void captured_epochs(void)
+static void test_beside_a_capture_no_event_is_recorded_and_waits_work(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -164,12 +140,7 @@ static void captured_epochs(void)
     close_fence();
 }
 
-static void test_beside_a_capture_no_event_is_recorded_and_waits_work(void)
-{
-    TEST_ASSERT_TRUE(fake_child(captured_epochs));
-}
-
-static void captured_without_memory(void)
+static void test_waits_beside_a_capture_need_no_memory_of_the_card(void)
 {
     open_fence();
     fake_full_of_others();
@@ -181,11 +152,6 @@ static void captured_without_memory(void)
     close_fence();
 }
 
-static void test_waits_beside_a_capture_need_no_memory_of_the_card(void)
-{
-    TEST_ASSERT_TRUE(fake_child(captured_without_memory));
-}
-
 static void *end_capture(void *stream)
 {
     capture_end(streams_key(stream), streams_thread_key());
@@ -193,7 +159,7 @@ static void *end_capture(void *stream)
 }
 
 /* The second stream has joined, and is destroyed. Any thread may end a relaxed capture. */
-static void capture_by_its_stream(void)
+static void test_a_capture_ends_with_the_stream_that_began_it(void)
 {
     const uintptr_t thread = streams_thread_key();
 
@@ -210,13 +176,8 @@ static void capture_by_its_stream(void)
     close_fence();
 }
 
-static void test_a_capture_ends_with_the_stream_that_began_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(capture_by_its_stream));
-}
-
 /* More than the table of names holds. */
-static void captures_many(void)
+static void test_any_number_of_captures_may_be_open(void)
 {
     const uintptr_t many = 200, thread = streams_thread_key();
 
@@ -236,11 +197,6 @@ static void captures_many(void)
     close_fence();
 }
 
-static void test_any_number_of_captures_may_be_open(void)
-{
-    TEST_ASSERT_TRUE(fake_child(captures_many));
-}
-
 /* Once a thread has excluded captures, one that begins waits for it, and a second thread does not exclude
  * them. */
 static atomic_bool begun;
@@ -252,7 +208,7 @@ static void *begin_aside(void *unused)
     return unused;
 }
 
-static void capture_waits_for_a_record(void)
+static void test_a_capture_does_not_begin_while_an_event_is_recorded(void)
 {
     pthread_t thread;
 
@@ -274,11 +230,6 @@ static void capture_waits_for_a_record(void)
     close_fence();
 }
 
-static void test_a_capture_does_not_begin_while_an_event_is_recorded(void)
-{
-    TEST_ASSERT_TRUE(fake_child(capture_waits_for_a_record));
-}
-
 static void begin_capture(void)
 {
     fake_on_synchronize = NULL;
@@ -286,7 +237,7 @@ static void begin_capture(void)
 }
 
 /* A capture begins while an event is waited for; the thread has its own mode again afterwards. */
-static void waited_beside_a_capture(void)
+static void test_a_wait_harms_no_capture_that_begins_meanwhile(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     bool more = true;
@@ -303,14 +254,9 @@ static void waited_beside_a_capture(void)
     close_fence();
 }
 
-static void test_a_wait_harms_no_capture_that_begins_meanwhile(void)
-{
-    TEST_ASSERT_TRUE(fake_child(waited_beside_a_capture));
-}
-
 /* ---- a driver that fails ---- */
 
-static void driver_fails(void)
+static void test_a_failing_driver_never_makes_an_epoch_done(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -329,11 +275,6 @@ static void driver_fails(void)
     CHECK(fence_wait_all(&fence) == -EIO && !fence_done(&fence, second));
     CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, second));
     close_fence();
-}
-
-static void test_a_failing_driver_never_makes_an_epoch_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(driver_fails));
 }
 
 /* ---- threads ---- */
@@ -371,7 +312,7 @@ static void *free_and_wait(void *argument)
     return NULL;
 }
 
-static void several_threads(void)
+static void test_threads_are_never_told_that_their_work_is_done_when_it_is_not(void)
 {
     pthread_t threads[THREADS];
 
@@ -386,14 +327,9 @@ static void several_threads(void)
     close_fence();
 }
 
-static void test_threads_are_never_told_that_their_work_is_done_when_it_is_not(void)
-{
-    TEST_ASSERT_TRUE(fake_child(several_threads));
-}
-
 /* ---- order on the device instead of waiting ---- */
 
-static void joined(void)
+static void test_a_join_makes_frees_usable_and_waits_for_nothing(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -415,13 +351,8 @@ static void joined(void)
     close_fence();
 }
 
-static void test_a_join_makes_frees_usable_and_waits_for_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(joined));
-}
-
 /* The device is far behind: no event is free, and the newest serves again. */
-static void joined_often(void)
+static void test_joins_need_no_free_event(void)
 {
     uint64_t first = 0;
 
@@ -438,17 +369,12 @@ static void joined_often(void)
         ;
     for (int i = 0; i < FENCE_EVENTS; i++)
         fence_poll(&fence);
-    CHECK(fence_done(&fence, last));
+    CHECK(fence_done(&fence, last) && fence.waiting == 0);
     close_fence();
 }
 
-static void test_joins_need_no_free_event(void)
-{
-    TEST_ASSERT_TRUE(fake_child(joined_often));
-}
-
 /* What was waited for has ended meanwhile, and what came later may be waiting for the caller. */
-static void ended_meanwhile(void)
+static void test_no_thread_waits_for_what_came_later_when_all_has_ended(void)
 {
     bool more = true;
 
@@ -466,12 +392,7 @@ static void ended_meanwhile(void)
     close_fence();
 }
 
-static void test_no_thread_waits_for_what_came_later_when_all_has_ended(void)
-{
-    TEST_ASSERT_TRUE(fake_child(ended_meanwhile));
-}
-
-static void join_refused(void)
+static void test_a_join_that_cannot_be_leaves_things_as_they_are(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -488,12 +409,7 @@ static void join_refused(void)
     close_fence();
 }
 
-static void test_a_join_that_cannot_be_leaves_things_as_they_are(void)
-{
-    TEST_ASSERT_TRUE(fake_child(join_refused));
-}
-
-static void settled(void)
+static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -511,7 +427,7 @@ static void settled(void)
 }
 
 /* Handed out by a join, and a capture has begun since. */
-static void joined_beside_a_capture(void)
+static void test_what_is_handed_out_comes_to_rest_also_beside_a_capture(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -523,16 +439,6 @@ static void joined_beside_a_capture(void)
     CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) == 0 && fake_backlog(1) == 0);
     close_capture();
     close_fence();
-}
-
-static void test_what_is_handed_out_comes_to_rest_also_beside_a_capture(void)
-{
-    TEST_ASSERT_TRUE(fake_child(joined_beside_a_capture));
-}
-
-static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(settled));
 }
 
 /* ---- calls that fail ---- */
@@ -576,7 +482,7 @@ static void test_no_epoch_is_lost_in_a_call_that_fails(void)
 }
 
 /* Beside a capture no event can close the open epoch: then its work is waited for in another way. */
-static void settle_in_capture(void)
+static void test_beside_a_capture_settling_waits_for_what_was_just_freed(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -585,11 +491,6 @@ static void settle_in_capture(void)
     CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, epoch));
     close_capture();
     close_fence();
-}
-
-static void test_beside_a_capture_settling_waits_for_what_was_just_freed(void)
-{
-    TEST_ASSERT_TRUE(fake_child(settle_in_capture));
 }
 
 static CUresult (*query)(CUevent event);
@@ -609,7 +510,7 @@ static void is_raised(void)
 }
 
 /* The stream may wait for a flag that the waiting thread itself has to raise. */
-static void behind_a_flag(void)
+static void test_where_flags_are_expected_no_wait_is_for_ever(void)
 {
     bool more;
 
@@ -625,13 +526,8 @@ static void behind_a_flag(void)
     close_fence();
 }
 
-static void test_where_flags_are_expected_no_wait_is_for_ever(void)
-{
-    TEST_ASSERT_TRUE(fake_child(behind_a_flag));
-}
-
 /* A thread waits for the event, and would wait for later work if it were recorded again. */
-static void events_in_use(void)
+static void test_an_event_that_a_thread_waits_for_is_not_recorded_again(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -654,36 +550,31 @@ static void events_in_use(void)
     close_fence();
 }
 
-static void test_an_event_that_a_thread_waits_for_is_not_recorded_again(void)
-{
-    TEST_ASSERT_TRUE(fake_child(events_in_use));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_where_flags_are_expected_no_wait_is_for_ever);
-    RUN_TEST(test_one_event_closes_an_epoch_for_all_frees_in_it);
-    RUN_TEST(test_a_free_after_a_wait_is_not_done_by_that_wait);
-    RUN_TEST(test_a_wait_covers_every_epoch_before_it);
-    RUN_TEST(test_the_programs_own_wait_ends_what_was_freed_before_it);
-    RUN_TEST(test_more_epochs_than_events_only_share_them);
-    RUN_TEST(test_beside_a_capture_no_event_is_recorded_and_waits_work);
-    RUN_TEST(test_waits_beside_a_capture_need_no_memory_of_the_card);
-    RUN_TEST(test_a_capture_ends_with_the_stream_that_began_it);
-    RUN_TEST(test_any_number_of_captures_may_be_open);
-    RUN_TEST(test_a_capture_does_not_begin_while_an_event_is_recorded);
-    RUN_TEST(test_a_wait_harms_no_capture_that_begins_meanwhile);
-    RUN_TEST(test_a_failing_driver_never_makes_an_epoch_done);
-    RUN_TEST(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
-    RUN_TEST(test_a_join_makes_frees_usable_and_waits_for_nothing);
-    RUN_TEST(test_joins_need_no_free_event);
-    RUN_TEST(test_no_thread_waits_for_what_came_later_when_all_has_ended);
-    RUN_TEST(test_a_join_that_cannot_be_leaves_things_as_they_are);
-    RUN_TEST(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
-    RUN_TEST(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
+    RUN_APART(test_where_flags_are_expected_no_wait_is_for_ever);
+    RUN_APART(test_one_event_closes_an_epoch_for_all_frees_in_it);
+    RUN_APART(test_a_free_after_a_wait_is_not_done_by_that_wait);
+    RUN_APART(test_a_wait_covers_every_epoch_before_it);
+    RUN_APART(test_the_programs_own_wait_ends_what_was_freed_before_it);
+    RUN_APART(test_more_epochs_than_events_only_share_them);
+    RUN_APART(test_beside_a_capture_no_event_is_recorded_and_waits_work);
+    RUN_APART(test_waits_beside_a_capture_need_no_memory_of_the_card);
+    RUN_APART(test_a_capture_ends_with_the_stream_that_began_it);
+    RUN_APART(test_any_number_of_captures_may_be_open);
+    RUN_APART(test_a_capture_does_not_begin_while_an_event_is_recorded);
+    RUN_APART(test_a_wait_harms_no_capture_that_begins_meanwhile);
+    RUN_APART(test_a_failing_driver_never_makes_an_epoch_done);
+    RUN_APART(test_threads_are_never_told_that_their_work_is_done_when_it_is_not);
+    RUN_APART(test_a_join_makes_frees_usable_and_waits_for_nothing);
+    RUN_APART(test_joins_need_no_free_event);
+    RUN_APART(test_no_thread_waits_for_what_came_later_when_all_has_ended);
+    RUN_APART(test_a_join_that_cannot_be_leaves_things_as_they_are);
+    RUN_APART(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
+    RUN_APART(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     RUN_TEST(test_no_epoch_is_lost_in_a_call_that_fails);
-    RUN_TEST(test_beside_a_capture_settling_waits_for_what_was_just_freed);
-    RUN_TEST(test_an_event_that_a_thread_waits_for_is_not_recorded_again);
+    RUN_APART(test_beside_a_capture_settling_waits_for_what_was_just_freed);
+    RUN_APART(test_an_event_that_a_thread_waits_for_is_not_recorded_again);
     return UNITY_END();
 }

@@ -3,6 +3,7 @@
 #include "interpose/pool/pool_pending.h"
 #include "interpose/see/events.h"
 #include "interpose/see/tags.h"
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static void finish(void)
     pool_poll(&model.pool);
 }
 
-static void pending(void)
+static void test_memory_that_waits_for_work_is_not_idle(void)
 {
     fence_forbid_joins();
     model_open(&model, 64 * MIB, 64 * MIB);
@@ -48,7 +49,7 @@ static void pending(void)
 }
 
 /* Blocks share chunks: they are free, wait for work, or are live. */
-static void pending_in_parts(void)
+static void test_chunks_that_will_be_whole_after_their_work_are_told_as_free(void)
 {
     fence_forbid_joins();
     model_open(&model, 64 * MIB, 64 * MIB);
@@ -77,13 +78,8 @@ static void pending_in_parts(void)
     model_close(&model);
 }
 
-static void test_chunks_that_will_be_whole_after_their_work_are_told_as_free(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pending_in_parts));
-}
-
 /* Between two looks at what is idle. */
-static void recent_peak(void)
+static void test_the_peak_is_that_of_the_last_period(void)
 {
     bool more;
 
@@ -99,17 +95,7 @@ static void recent_peak(void)
     model_close(&model);
 }
 
-static void test_the_peak_is_that_of_the_last_period(void)
-{
-    TEST_ASSERT_TRUE(fake_child(recent_peak));
-}
-
-static void test_memory_that_waits_for_work_is_not_idle(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pending));
-}
-
-static void joined(void)
+static void test_joins_are_counted(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     free_busy_block(16 * MIB);
@@ -121,13 +107,8 @@ static void joined(void)
     model_close(&model);
 }
 
-static void test_joins_are_counted(void)
-{
-    TEST_ASSERT_TRUE(fake_child(joined));
-}
-
 /* Otherwise a few large blocks would wait for the next request that does not fit. */
-static void large_free(void)
+static void test_a_large_free_closes_its_epoch(void)
 {
     model_open(&model, 1024 * MIB, 1024 * MIB);
     const uint64_t before = atomic_load(&model.pool.fence.open);
@@ -140,13 +121,8 @@ static void large_free(void)
     model_close(&model);
 }
 
-static void test_a_large_free_closes_its_epoch(void)
-{
-    TEST_ASSERT_TRUE(fake_child(large_free));
-}
-
 /* Blocks of 1.5 MiB side by side: every other one is freed. */
-static void stranded(void)
+static void test_free_parts_of_chunks_are_stranded_but_for_the_largest(void)
 {
     uint64_t blocks[32];
 
@@ -162,12 +138,7 @@ static void stranded(void)
     model_close(&model);
 }
 
-static void test_free_parts_of_chunks_are_stranded_but_for_the_largest(void)
-{
-    TEST_ASSERT_TRUE(fake_child(stranded));
-}
-
-static void by_card(void)
+static void test_what_is_held_is_counted_by_card(void)
 {
     uint64_t address;
 
@@ -184,13 +155,8 @@ static void by_card(void)
     model_close(&model);
 }
 
-static void test_what_is_held_is_counted_by_card(void)
-{
-    TEST_ASSERT_TRUE(fake_child(by_card));
-}
-
 /* An allocation may have to wait for it. */
-static void trims(void)
+static void test_a_trim_keeps_the_lock_for_a_few_chunks_only(void)
 {
     model_open(&model, 128 * MIB, 128 * MIB);
     CHECK(model_alloc(&model, 128 * MIB) == 0);
@@ -201,11 +167,6 @@ static void trims(void)
     CHECK(given == 64 * MIB && pool_stats(&model.pool).physical == 64 * MIB);
     CHECK(pool_trim(&model.pool, UINT64_MAX) == 64 * MIB);
     model_close(&model);
-}
-
-static void test_a_trim_keeps_the_lock_for_a_few_chunks_only(void)
-{
-    TEST_ASSERT_TRUE(fake_child(trims));
 }
 
 static uint64_t tagged(void)
@@ -227,7 +188,7 @@ static uint64_t taken(int i)
 }
 
 /* Each size is freed and handed out again, with the tag and without. */
-static void tags(void)
+static void test_bytes_of_a_tag_are_those_of_live_blocks(void)
 {
     uint64_t address, all = 0;
 
@@ -253,18 +214,13 @@ static void tags(void)
     CHECK(tagged() == 0);
 }
 
-static void test_bytes_of_a_tag_are_those_of_live_blocks(void)
-{
-    TEST_ASSERT_TRUE(fake_child(tags));
-}
-
 static void count_live(uint64_t address, const struct mark *mark, void *argument)
 {
     (void)address, (void)mark;
     ++*(int *)argument;
 }
 
-static void only_live(void)
+static void test_blocks_that_a_thread_keeps_are_not_live(void)
 {
     uint64_t kept[SIZES], freed[SIZES];
     int count = 0;
@@ -282,13 +238,8 @@ static void only_live(void)
     model_close(&model);
 }
 
-static void test_blocks_that_a_thread_keeps_are_not_live(void)
-{
-    TEST_ASSERT_TRUE(fake_child(only_live));
-}
-
 /* A block that a thread keeps is taken and given back without the lock, beside one that came later. */
-static void peak(void)
+static void test_blocks_that_a_thread_keeps_count_in_the_peak(void)
 {
     uint64_t kept, other;
 
@@ -303,12 +254,7 @@ static void peak(void)
     model_close(&model);
 }
 
-static void test_blocks_that_a_thread_keeps_count_in_the_peak(void)
-{
-    TEST_ASSERT_TRUE(fake_child(peak));
-}
-
-static void peers(void)
+static void test_each_peer_keeps_its_own_count(void)
 {
     struct vmm *vmm = &model.pool.vmm;
 
@@ -323,11 +269,6 @@ static void peers(void)
     vmm_remove_peer(vmm, 2, end);
     CHECK(vmm->access_count == 1);
     model_close(&model);
-}
-
-static void test_each_peer_keeps_its_own_count(void)
-{
-    TEST_ASSERT_TRUE(fake_child(peers));
 }
 
 /* What a recording was told by events of one type. */
@@ -420,18 +361,18 @@ static void test_a_recording_is_told_what_the_pool_takes_moves_and_gives_back(vo
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_memory_that_waits_for_work_is_not_idle);
-    RUN_TEST(test_chunks_that_will_be_whole_after_their_work_are_told_as_free);
-    RUN_TEST(test_the_peak_is_that_of_the_last_period);
-    RUN_TEST(test_joins_are_counted);
-    RUN_TEST(test_a_large_free_closes_its_epoch);
-    RUN_TEST(test_free_parts_of_chunks_are_stranded_but_for_the_largest);
-    RUN_TEST(test_what_is_held_is_counted_by_card);
-    RUN_TEST(test_a_trim_keeps_the_lock_for_a_few_chunks_only);
-    RUN_TEST(test_bytes_of_a_tag_are_those_of_live_blocks);
-    RUN_TEST(test_blocks_that_a_thread_keeps_are_not_live);
-    RUN_TEST(test_blocks_that_a_thread_keeps_count_in_the_peak);
-    RUN_TEST(test_each_peer_keeps_its_own_count);
+    RUN_APART(test_memory_that_waits_for_work_is_not_idle);
+    RUN_APART(test_chunks_that_will_be_whole_after_their_work_are_told_as_free);
+    RUN_APART(test_the_peak_is_that_of_the_last_period);
+    RUN_APART(test_joins_are_counted);
+    RUN_APART(test_a_large_free_closes_its_epoch);
+    RUN_APART(test_free_parts_of_chunks_are_stranded_but_for_the_largest);
+    RUN_APART(test_what_is_held_is_counted_by_card);
+    RUN_APART(test_a_trim_keeps_the_lock_for_a_few_chunks_only);
+    RUN_APART(test_bytes_of_a_tag_are_those_of_live_blocks);
+    RUN_APART(test_blocks_that_a_thread_keeps_are_not_live);
+    RUN_APART(test_blocks_that_a_thread_keeps_count_in_the_peak);
+    RUN_APART(test_each_peer_keeps_its_own_count);
     RUN_TEST(test_a_recording_is_told_what_the_pool_takes_moves_and_gives_back);
     return UNITY_END();
 }

@@ -1,5 +1,6 @@
 /* pool_guard: each block in pages of its own, over the fake driver. Each case is a process of its own,
  * because the fence remembers which streams have worked. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -111,29 +112,19 @@ static void live(bool strict)
     close_guarded();
 }
 
-static void live_strict(void)
+static void test_every_block_has_unmapped_pages_on_both_sides(void)
 {
     live(true);
 }
 
-static void live_deferred(void)
+static void test_the_same_behind_work_of_many_streams(void)
 {
     live(false);
 }
 
-static void test_every_block_has_unmapped_pages_on_both_sides(void)
-{
-    TEST_ASSERT_TRUE(fake_child(live_strict));
-}
-
-static void test_the_same_behind_work_of_many_streams(void)
-{
-    TEST_ASSERT_TRUE(fake_child(live_deferred));
-}
-
 /* ---- frees ---- */
 
-static void unmap_freed(void)
+static void test_a_freed_block_is_unmapped_when_its_work_is_done(void)
 {
     open_guarded();
     CHECK(model_alloc(&model, 1000) == 0 && model_alloc(&model, 5 * MIB) == 0);
@@ -147,11 +138,6 @@ static void unmap_freed(void)
     pool_trim(&model.pool, UINT64_MAX);
     CHECK(!fake_usable(first.address, 1));
     close_guarded();
-}
-
-static void test_a_freed_block_is_unmapped_when_its_work_is_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(unmap_freed));
 }
 
 static void go_on(void)
@@ -191,7 +177,7 @@ static void test_addresses_are_not_used_again_soon(void)
     TEST_ASSERT_TRUE(fake_child(free_untrimmed));
 }
 
-static void wrap(void)
+static void test_the_search_begins_again_at_the_end_of_the_address_space(void)
 {
     open_guarded();
     const uint64_t end = model.pool.vmm.base + model.pool.vmm.span;
@@ -205,14 +191,9 @@ static void wrap(void)
     close_guarded();
 }
 
-static void test_the_search_begins_again_at_the_end_of_the_address_space(void)
-{
-    TEST_ASSERT_TRUE(fake_child(wrap));
-}
-
 /* ---- at the limit ---- */
 
-static void fill_up(void)
+static void test_at_the_limit_freed_memory_is_waited_for_only_if_it_is_enough(void)
 {
     open_guarded();
     while (model_alloc(&model, 1000) == 0)
@@ -228,12 +209,7 @@ static void fill_up(void)
     close_guarded();
 }
 
-static void test_at_the_limit_freed_memory_is_waited_for_only_if_it_is_enough(void)
-{
-    TEST_ASSERT_TRUE(fake_child(fill_up));
-}
-
-static void pin(void)
+static void test_what_others_hold_stays_mapped_until_they_are_done(void)
 {
     struct vmm_chunk *chunks;
     uint64_t count, offset;
@@ -253,14 +229,9 @@ static void pin(void)
     close_guarded();
 }
 
-static void test_what_others_hold_stays_mapped_until_they_are_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pin));
-}
-
 /* ---- a driver that fails ---- */
 
-static void fail_each_call(void)
+static void test_a_call_that_fails_leaves_all_as_it_was(void)
 {
     const unsigned all =
         1 << FAKE_CREATE | 1 << FAKE_MAP | 1 << FAKE_ACCESS | 1 << FAKE_UNMAP | 1 << FAKE_RELEASE;
@@ -285,21 +256,16 @@ static void fail_each_call(void)
     close_guarded();
 }
 
-static void test_a_call_that_fails_leaves_all_as_it_was(void)
-{
-    TEST_ASSERT_TRUE(fake_child(fail_each_call));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_every_block_has_unmapped_pages_on_both_sides);
-    RUN_TEST(test_the_same_behind_work_of_many_streams);
-    RUN_TEST(test_a_freed_block_is_unmapped_when_its_work_is_done);
+    RUN_APART(test_every_block_has_unmapped_pages_on_both_sides);
+    RUN_APART(test_the_same_behind_work_of_many_streams);
+    RUN_APART(test_a_freed_block_is_unmapped_when_its_work_is_done);
     RUN_TEST(test_addresses_are_not_used_again_soon);
-    RUN_TEST(test_the_search_begins_again_at_the_end_of_the_address_space);
-    RUN_TEST(test_at_the_limit_freed_memory_is_waited_for_only_if_it_is_enough);
-    RUN_TEST(test_what_others_hold_stays_mapped_until_they_are_done);
-    RUN_TEST(test_a_call_that_fails_leaves_all_as_it_was);
+    RUN_APART(test_the_search_begins_again_at_the_end_of_the_address_space);
+    RUN_APART(test_at_the_limit_freed_memory_is_waited_for_only_if_it_is_enough);
+    RUN_APART(test_what_others_hold_stays_mapped_until_they_are_done);
+    RUN_APART(test_a_call_that_fails_leaves_all_as_it_was);
     return UNITY_END();
 }

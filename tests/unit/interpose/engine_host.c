@@ -1,6 +1,7 @@
 /* The pool when the host is out of memory: any mmap of the pool and its heap may fail. An allocation may then
  * be refused, but a free never is, nothing is lost, and nothing that work still uses is unmapped. Linked with
  * --wrap=mmap. Each case is a process of its own. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -109,7 +110,7 @@ static void busy_life(void)
 
 /* ---- promises ---- */
 
-static void any_one(void)
+static void test_any_mmap_may_fail(void)
 {
     bool any = true;
 
@@ -127,12 +128,7 @@ static void any_one(void)
     end_empty();
 }
 
-static void test_any_mmap_may_fail(void)
-{
-    TEST_ASSERT_TRUE(fake_child(any_one));
-}
-
-static void none_at_all(void)
+static void test_without_any_host_memory_requests_are_refused_and_nothing_breaks(void)
 {
     begin();
     fail(ALWAYS);
@@ -141,13 +137,8 @@ static void none_at_all(void)
     end_empty();
 }
 
-static void test_without_any_host_memory_requests_are_refused_and_nothing_breaks(void)
-{
-    TEST_ASSERT_TRUE(fake_child(none_at_all));
-}
-
 /* A capture that begins asks every fence that there is. */
-static void opened_without_memory(void)
+static void test_a_pool_for_which_there_is_no_host_memory_leaves_nothing(void)
 {
     const struct pool_budget counted = {
         .owner = &budget, .take = owners_take, .settle = owners_settle, .give = owners_give};
@@ -166,11 +157,6 @@ static void opened_without_memory(void)
     capture_end(FAKE_CAPTURE, streams_thread_key());
     pool_close(&pool, true);
     fake_end();
-}
-
-static void test_a_pool_for_which_there_is_no_host_memory_leaves_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(opened_without_memory));
 }
 
 static pthread_barrier_t all_here;
@@ -201,7 +187,7 @@ static void *free_mine(void *index)
 
 /* Threads that cannot have a cache of their own free what another has taken, and what they may still take;
  * then they end. */
-static void many_threads(void)
+static void test_a_thread_that_can_have_no_cache_can_free(void)
 {
     pthread_t threads[THREADS];
 
@@ -218,17 +204,12 @@ static void many_threads(void)
     end_empty();
 }
 
-static void test_a_thread_that_can_have_no_cache_can_free(void)
-{
-    TEST_ASSERT_TRUE(fake_child(many_threads));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_a_pool_for_which_there_is_no_host_memory_leaves_nothing);
-    RUN_TEST(test_any_mmap_may_fail);
-    RUN_TEST(test_without_any_host_memory_requests_are_refused_and_nothing_breaks);
-    RUN_TEST(test_a_thread_that_can_have_no_cache_can_free);
+    RUN_APART(test_a_pool_for_which_there_is_no_host_memory_leaves_nothing);
+    RUN_APART(test_any_mmap_may_fail);
+    RUN_APART(test_without_any_host_memory_requests_are_refused_and_nothing_breaks);
+    RUN_APART(test_a_thread_that_can_have_no_cache_can_free);
     return UNITY_END();
 }

@@ -1,6 +1,7 @@
 /* The pool under programs that repeat a step with blocks of a few sizes, as trainings do: with little more
  * than they need they are never refused, and blocks fill what they hold. Random programs, the same in every
  * run. Few blocks are small, because small blocks would hide the cost of chunks. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <unity.h>
@@ -118,30 +119,20 @@ static void run_all(bool tight)
     CHECK(live / held >= (tight ? WANTED_TIGHT : WANTED_PLENTY));
 }
 
-static void with_little(void)
+static void test_hardly_more_memory_than_a_program_needs_is_enough(void)
 {
     run_all(true);
 }
 
-static void with_plenty(void)
-{
-    run_all(false);
-}
-
-static void test_hardly_more_memory_than_a_program_needs_is_enough(void)
-{
-    TEST_ASSERT_TRUE(fake_child(with_little));
-}
-
 static void test_blocks_fill_what_is_held_where_there_is_plenty(void)
 {
-    TEST_ASSERT_TRUE(fake_child(with_plenty));
+    run_all(false);
 }
 
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_hardly_more_memory_than_a_program_needs_is_enough);
-    RUN_TEST(test_blocks_fill_what_is_held_where_there_is_plenty);
+    RUN_APART(test_hardly_more_memory_than_a_program_needs_is_enough);
+    RUN_APART(test_blocks_fill_what_is_held_where_there_is_plenty);
     return UNITY_END();
 }

@@ -2,6 +2,7 @@
  * process of its own, as in engine_pool.c. */
 #include "interpose/pool/capture.h"
 #include "interpose/pool/small.h"
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static void take_off_list(void)
 /* ---- pins ---- */
 
 /* Another process closes a block that was freed here, while two streams still work on it. */
-static void unpinned_behind_two_streams(void)
+static void test_the_last_pin_hands_nothing_out_before_two_streams_are_done(void)
 {
     uint64_t other;
 
@@ -57,24 +58,21 @@ static void unpinned_behind_two_streams(void)
     model_close(&model);
 }
 
-static void test_the_last_pin_hands_nothing_out_before_two_streams_are_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(unpinned_behind_two_streams));
-}
-
 /* Nothing of a block is exported before it is pinned: it could move meanwhile. */
-static void backing_of_pinned_only(void)
+static void test_only_a_pinned_block_shows_what_is_behind_it(void)
 {
-    static const uint64_t sizes[] = {1000, 8 * MIB};
+    static const uint64_t sizes[] = {1000, MIB / 4, 8 * MIB};
     struct vmm_chunk *chunks;
-    uint64_t address, count, offset;
+    uint64_t address, count, offset, start, bytes;
 
     model_open(&model, 64 * MIB, 64 * MIB);
-    for (unsigned i = 0; i < 2; i++) {
+    CHECK(model_alloc(&model, MIB / 2) == 0); /* the next block does not begin with its chunk */
+    for (unsigned i = 0; i < 3; i++) {
         CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0);
         CHECK(pool_backing(&model.pool, address, &chunks, &count, &offset) == -EINVAL);
         CHECK(pool_pin(&model.pool, address) == 0);
         CHECK(pool_backing(&model.pool, address, &chunks, &count, &offset) == 0 && count);
+        CHECK(vmm_chunk_at(&model.pool.vmm, address, &start, &bytes) && offset == address - start);
         free(chunks);
         CHECK(pool_unpin(&model.pool, address) == 0);
         CHECK(pool_free(&model.pool, address, true) == 0);
@@ -82,16 +80,11 @@ static void backing_of_pinned_only(void)
     model_close(&model);
 }
 
-static void test_only_a_pinned_block_shows_what_is_behind_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(backing_of_pinned_only));
-}
-
 /* ---- beside a capture ---- */
 
 /* Of three free chunks the one that was freed first is still worked on, which was in order before the
  * capture. */
-static void moved_beside_a_capture(void)
+static void test_beside_a_capture_chunks_that_are_worked_on_do_not_move(void)
 {
     uint64_t start, bytes;
 
@@ -113,15 +106,10 @@ static void moved_beside_a_capture(void)
     model_close(&model);
 }
 
-static void test_beside_a_capture_chunks_that_are_worked_on_do_not_move(void)
-{
-    TEST_ASSERT_TRUE(fake_child(moved_beside_a_capture));
-}
-
 /* ---- blocks that other devices may reach ---- */
 
 /* Its chunks go back to the driver when its work is done, not before, and are not used meanwhile. */
-static void exposed_behind_work(void)
+static void test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done(void)
 {
     uint64_t other;
 
@@ -142,13 +130,8 @@ static void exposed_behind_work(void)
     model_close(&model);
 }
 
-static void test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(exposed_behind_work));
-}
-
 /* Another process opens and closes an exposed block before it is freed. */
-static void exposed_and_unpinned(void)
+static void test_an_exposed_block_is_not_used_again_though_others_have_closed_it(void)
 {
     uint64_t small, other;
 
@@ -169,11 +152,6 @@ static void exposed_and_unpinned(void)
         CHECK(pool_alloc(&model.pool, 512, &other) == 0 && other != small);
     pool_close(&model.pool, true);
     fake_end();
-}
-
-static void test_an_exposed_block_is_not_used_again_though_others_have_closed_it(void)
-{
-    TEST_ASSERT_TRUE(fake_child(exposed_and_unpinned));
 }
 
 /* A chunk goes back when both blocks in it are freed. */
@@ -242,7 +220,7 @@ static void take_again(uint64_t bytes)
 }
 
 /* By way of the thread's cache, and by way of the pool. */
-static void synchronous_once(void)
+static void test_a_new_block_is_not_synchronous_because_the_last_one_was(void)
 {
     static const uint64_t sizes[] = {1000, 100000, 8 * MIB};
     uint64_t address;
@@ -261,13 +239,8 @@ static void synchronous_once(void)
     model_close(&model);
 }
 
-static void test_a_new_block_is_not_synchronous_because_the_last_one_was(void)
-{
-    TEST_ASSERT_TRUE(fake_child(synchronous_once));
-}
-
 /* A chunk that goes back with its exposed block leaves a place that the next block gets. */
-static void exposed_once(void)
+static void test_a_new_block_is_not_exposed_because_the_last_one_was(void)
 {
     static const uint64_t sizes[] = {1000, 100000, MIB, 8 * MIB};
     uint64_t address, after;
@@ -285,12 +258,7 @@ static void exposed_once(void)
     fake_end();
 }
 
-static void test_a_new_block_is_not_exposed_because_the_last_one_was(void)
-{
-    TEST_ASSERT_TRUE(fake_child(exposed_once));
-}
-
-static void ends(void)
+static void test_the_byte_behind_a_block_is_not_its_own(void)
 {
     static const uint64_t sizes[] = {1000, 100000, 3 * MIB - 100, 8 * MIB};
     struct pool_block block;
@@ -306,15 +274,10 @@ static void ends(void)
     model_close(&model);
 }
 
-static void test_the_byte_behind_a_block_is_not_its_own(void)
-{
-    TEST_ASSERT_TRUE(fake_child(ends));
-}
-
 /* ---- what is idle ---- */
 
 /* Only what was free all the while: the least since the last question. */
-static void idle(void)
+static void test_what_was_in_use_since_the_last_look_is_not_idle(void)
 {
     model_open(&model, GIB, GIB);
     for (int i = 0; i < 8; i++)
@@ -329,12 +292,7 @@ static void idle(void)
     model_close(&model);
 }
 
-static void test_what_was_in_use_since_the_last_look_is_not_idle(void)
-{
-    TEST_ASSERT_TRUE(fake_child(idle));
-}
-
-static void mostly_free(void)
+static void test_the_high_mark_is_a_share_of_what_is_held(void)
 {
     model_open(&model, GIB, GIB);
     for (int i = 0; i < 10; i++)
@@ -349,13 +307,8 @@ static void mostly_free(void)
     model_close(&model);
 }
 
-static void test_the_high_mark_is_a_share_of_what_is_held(void)
-{
-    TEST_ASSERT_TRUE(fake_child(mostly_free));
-}
-
 /* Freed through the thread's cache, taken from it, worked on and freed through it again. */
-static void freed_again(void)
+static void test_a_block_freed_again_waits_for_the_work_of_its_second_life(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     CHECK(model_alloc(&model, 8 * MIB) == 0);
@@ -370,14 +323,9 @@ static void freed_again(void)
     model_close(&model);
 }
 
-static void test_a_block_freed_again_waits_for_the_work_of_its_second_life(void)
-{
-    TEST_ASSERT_TRUE(fake_child(freed_again));
-}
-
 /* Small blocks go back to the heap at once in the order of one stream; the page under them is still worked
  * on. */
-static void page_of_small_blocks(void)
+static void test_a_page_of_small_blocks_goes_back_when_their_work_is_done(void)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
     for (int i = 0; i < 64; i++)
@@ -391,15 +339,10 @@ static void page_of_small_blocks(void)
     model_close(&model);
 }
 
-static void test_a_page_of_small_blocks_goes_back_when_their_work_is_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(page_of_small_blocks));
-}
-
 /* ---- at the limit, and when calls fail ---- */
 
 /* A chunk that the driver would not take back counts, and is offered again before a request is refused. */
-static void left_over(void)
+static void test_what_could_not_be_given_back_is_no_reason_to_refuse(void)
 {
     model_open(&model, 16 * MIB, 16 * MIB);
     CHECK(model_alloc(&model, 16 * MIB) == 0);
@@ -412,13 +355,8 @@ static void left_over(void)
     model_close(&model);
 }
 
-static void test_what_could_not_be_given_back_is_no_reason_to_refuse(void)
-{
-    TEST_ASSERT_TRUE(fake_child(left_over));
-}
-
 /* All that is left lies behind a large block in its last chunk. */
-static void other_zone(void)
+static void test_a_small_block_lies_beside_large_ones_rather_than_nowhere(void)
 {
     model_open(&model, 4 * MIB, 4 * MIB);
     CHECK(model_alloc(&model, 3 * MIB) == 0 && fake_physical() == 4 * MIB);
@@ -426,13 +364,8 @@ static void other_zone(void)
     model_close(&model);
 }
 
-static void test_a_small_block_lies_beside_large_ones_rather_than_nowhere(void)
-{
-    TEST_ASSERT_TRUE(fake_child(other_zone));
-}
-
 /* A block out of what was a large one with large chunks, which is still worked on. */
-static void split_behind_work(void)
+static void test_a_large_chunk_is_not_split_under_work_or_another_block(void)
 {
     model_open(&model, 4 * GIB, 4 * GIB);
     CHECK(model_alloc(&model, GIB) == 0);
@@ -440,16 +373,15 @@ static void split_behind_work(void)
     model_free(&model, 0, false);
     CHECK(model_alloc(&model, 16 * MIB) == 0); /* the fake ends the test if a chunk is unmapped under work */
     CHECK(fake_backlog(0) == 1);
+    finish(0);
+    fence_poll(&model.pool.fence);
+    CHECK(model_alloc(&model, 16 * MIB) == 0); /* behind the first, in the same chunk */
+    model_check(&model);
     model_close(&model);
 }
 
-static void test_a_large_chunk_is_not_split_under_work(void)
-{
-    TEST_ASSERT_TRUE(fake_child(split_behind_work));
-}
-
 /* The driver refuses some of the smaller chunks. */
-static void split_refused(void)
+static void test_a_split_that_fails_gives_its_pieces_back(void)
 {
     model_open(&model, 4 * GIB, 4 * GIB);
     CHECK(model_alloc(&model, GIB) == 0);
@@ -462,11 +394,6 @@ static void split_refused(void)
     pool_trim(&model.pool, UINT64_MAX);
     CHECK(fake_physical() == 0 && model.held == 0);
     model_close(&model);
-}
-
-static void test_a_split_that_fails_gives_its_pieces_back(void)
-{
-    TEST_ASSERT_TRUE(fake_child(split_refused));
 }
 
 /* ---- sizes of chunks ---- */
@@ -482,7 +409,7 @@ static uint64_t chunks_for(uint64_t allowed, uint64_t bytes)
     return created;
 }
 
-static void few_with_room(void)
+static void test_with_room_chunks_are_large_and_larger_in_a_large_block(void)
 {
     CHECK(chunks_for(64 * GIB, 96 * MIB) == 12);
     CHECK(chunks_for(64 * GIB, 384 * MIB) == 24);
@@ -492,11 +419,6 @@ static void few_with_room(void)
     CHECK(chunks_for(32 * GIB - 2 * MIB, 96 * MIB) == 24);
     CHECK(chunks_for(8 * GIB, 512 * MIB) == 4); /* a program's own arena */
     CHECK(chunks_for(8 * GIB, 510 * MIB) == 255);
-}
-
-static void test_with_room_chunks_are_large_and_larger_in_a_large_block(void)
-{
-    TEST_ASSERT_TRUE(fake_child(few_with_room));
 }
 
 /* A large block was freed, and its first chunk was split for a smaller one. Returns how many chunks are made
@@ -527,26 +449,16 @@ static uint64_t split_under(uint64_t allowed)
     return created;
 }
 
-static void few_pieces(void)
+static void test_with_room_a_split_chunk_makes_few(void)
 {
     CHECK(split_under(64 * GIB) == 7); /* 64, 64, 64, 8; 16, 32, 8 */
     CHECK(split_under(4 * GIB) > 100);
 }
 
-static void test_with_room_a_split_chunk_makes_few(void)
-{
-    TEST_ASSERT_TRUE(fake_child(few_pieces));
-}
-
-static void split_near_a_limit(void)
+static void test_with_room_only_very_large_chunks_are_split(void)
 {
     CHECK(split_again(64 * GIB) == 0);
     CHECK(split_again(4 * GIB) > 0);
-}
-
-static void test_with_room_only_very_large_chunks_are_split(void)
-{
-    TEST_ASSERT_TRUE(fake_child(split_near_a_limit));
 }
 
 /* ---- slack ---- */
@@ -566,19 +478,14 @@ static uint64_t stitches_with_slack(uint32_t permille)
     return stitches;
 }
 
-static void slack(void)
+static void test_within_the_slack_a_pool_grows_rather_than_move_chunks(void)
 {
     CHECK(stitches_with_slack(0) == 1);
     CHECK(stitches_with_slack(200) == 0);
 }
 
-static void test_within_the_slack_a_pool_grows_rather_than_move_chunks(void)
-{
-    TEST_ASSERT_TRUE(fake_child(slack));
-}
-
 /* The list of small blocks that wait for work grows when its beginning is not at its start. */
-static void list_grows(void)
+static void test_no_small_block_is_lost_when_many_wait(void)
 {
     static uint64_t blocks[1600];
 
@@ -601,11 +508,6 @@ static void list_grows(void)
     model_close(&model);
 }
 
-static void test_no_small_block_is_lost_when_many_wait(void)
-{
-    TEST_ASSERT_TRUE(fake_child(list_grows));
-}
-
 static uint64_t later[8];
 static int later_count;
 
@@ -619,7 +521,7 @@ static void work_and_free(void)
     fence_poll(&model.pool.fence);
 }
 
-static void wait_for_small_blocks(void)
+static void test_a_wait_for_small_blocks_is_not_for_later_work(void)
 {
     uint64_t block, wait_ns;
 
@@ -643,36 +545,31 @@ static void wait_for_small_blocks(void)
     model_close(&model);
 }
 
-static void test_a_wait_for_small_blocks_is_not_for_later_work(void)
-{
-    TEST_ASSERT_TRUE(fake_child(wait_for_small_blocks));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_the_last_pin_hands_nothing_out_before_two_streams_are_done);
-    RUN_TEST(test_only_a_pinned_block_shows_what_is_behind_it);
-    RUN_TEST(test_beside_a_capture_chunks_that_are_worked_on_do_not_move);
-    RUN_TEST(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
-    RUN_TEST(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
+    RUN_APART(test_the_last_pin_hands_nothing_out_before_two_streams_are_done);
+    RUN_APART(test_only_a_pinned_block_shows_what_is_behind_it);
+    RUN_APART(test_beside_a_capture_chunks_that_are_worked_on_do_not_move);
+    RUN_APART(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
+    RUN_APART(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
-    RUN_TEST(test_a_new_block_is_not_synchronous_because_the_last_one_was);
-    RUN_TEST(test_a_new_block_is_not_exposed_because_the_last_one_was);
-    RUN_TEST(test_the_byte_behind_a_block_is_not_its_own);
-    RUN_TEST(test_what_was_in_use_since_the_last_look_is_not_idle);
-    RUN_TEST(test_the_high_mark_is_a_share_of_what_is_held);
-    RUN_TEST(test_a_block_freed_again_waits_for_the_work_of_its_second_life);
-    RUN_TEST(test_a_page_of_small_blocks_goes_back_when_their_work_is_done);
-    RUN_TEST(test_what_could_not_be_given_back_is_no_reason_to_refuse);
-    RUN_TEST(test_a_small_block_lies_beside_large_ones_rather_than_nowhere);
-    RUN_TEST(test_a_large_chunk_is_not_split_under_work);
-    RUN_TEST(test_a_split_that_fails_gives_its_pieces_back);
-    RUN_TEST(test_with_room_chunks_are_large_and_larger_in_a_large_block);
-    RUN_TEST(test_with_room_a_split_chunk_makes_few);
-    RUN_TEST(test_with_room_only_very_large_chunks_are_split);
-    RUN_TEST(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
-    RUN_TEST(test_no_small_block_is_lost_when_many_wait);
-    RUN_TEST(test_a_wait_for_small_blocks_is_not_for_later_work);
+    RUN_APART(test_a_new_block_is_not_synchronous_because_the_last_one_was);
+    RUN_APART(test_a_new_block_is_not_exposed_because_the_last_one_was);
+    RUN_APART(test_the_byte_behind_a_block_is_not_its_own);
+    RUN_APART(test_what_was_in_use_since_the_last_look_is_not_idle);
+    RUN_APART(test_the_high_mark_is_a_share_of_what_is_held);
+    RUN_APART(test_a_block_freed_again_waits_for_the_work_of_its_second_life);
+    RUN_APART(test_a_page_of_small_blocks_goes_back_when_their_work_is_done);
+    RUN_APART(test_what_could_not_be_given_back_is_no_reason_to_refuse);
+    RUN_APART(test_a_small_block_lies_beside_large_ones_rather_than_nowhere);
+    RUN_APART(test_a_large_chunk_is_not_split_under_work_or_another_block);
+    RUN_APART(test_a_split_that_fails_gives_its_pieces_back);
+    RUN_APART(test_with_room_chunks_are_large_and_larger_in_a_large_block);
+    RUN_APART(test_with_room_a_split_chunk_makes_few);
+    RUN_APART(test_with_room_only_very_large_chunks_are_split);
+    RUN_APART(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
+    RUN_APART(test_no_small_block_is_lost_when_many_wait);
+    RUN_APART(test_a_wait_for_small_blocks_is_not_for_later_work);
     return UNITY_END();
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unity.h>
 
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_model.h"
 
 #define EVENTS_MAX (1U << 20)
@@ -223,7 +224,7 @@ static void replay_made(enum manner manner)
     }
 }
 
-static void made_at_once(void)
+static void test_blocks_fill_what_is_held_on_training_like_traces(void)
 {
     replay_made(AT_ONCE);
 }
@@ -240,7 +241,7 @@ static void made_behind_streams(void)
 
 /* What is not usable yet must not make blocks go where they break what others need: a chunk that has to move
  * costs more than a join. Of one network the number is a matter of luck, so all of them count together. */
-static void made_both_ways(void)
+static void test_streams_that_lag_hardly_make_more_chunks_move(void)
 {
     uint64_t in_order = 0, lagging = 0;
 
@@ -253,16 +254,6 @@ static void made_both_ways(void)
         lagging += moved_chunks;
     }
     CHECK(in_order > 0 && lagging <= in_order + in_order / 2);
-}
-
-static void test_streams_that_lag_hardly_make_more_chunks_move(void)
-{
-    TEST_ASSERT_TRUE(fake_child(made_both_ways));
-}
-
-static void test_blocks_fill_what_is_held_on_training_like_traces(void)
-{
-    TEST_ASSERT_TRUE(fake_child(made_at_once));
 }
 
 static void test_blocks_fill_what_is_held_also_behind_a_lagging_stream(void)
@@ -311,9 +302,9 @@ int main(void)
 {
     events = calloc(EVENTS_MAX, sizeof(*events));
     UNITY_BEGIN();
-    RUN_TEST(test_blocks_fill_what_is_held_on_training_like_traces);
+    RUN_APART(test_blocks_fill_what_is_held_on_training_like_traces);
     RUN_TEST(test_blocks_fill_what_is_held_also_behind_a_lagging_stream);
-    RUN_TEST(test_streams_that_lag_hardly_make_more_chunks_move);
+    RUN_APART(test_streams_that_lag_hardly_make_more_chunks_move);
     RUN_TEST(test_blocks_fill_what_is_held_on_recorded_traces);
     free(events);
     return UNITY_END();

@@ -1,5 +1,6 @@
 /* Small blocks of the pool, which come from its heap, over the fake driver. Each case is a process of its
  * own, because the fence remembers which streams have worked. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -88,7 +89,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void every_size(void)
+static void test_small_blocks_of_every_size_lie_apart_and_add_up(void)
 {
     uint64_t live = 0;
 
@@ -118,11 +119,6 @@ static void every_size(void)
     end_empty();
 }
 
-static void test_small_blocks_of_every_size_lie_apart_and_add_up(void)
-{
-    TEST_ASSERT_TRUE(fake_child(every_size));
-}
-
 static void refuse_all(uint64_t address)
 {
     const uint64_t wrong[] = {0, 1, RANGES_UNIT - 1, RANGES_UNIT, 2 * RANGES_UNIT, 3 * RANGES_UNIT};
@@ -138,7 +134,7 @@ static void refuse_all(uint64_t address)
 }
 
 /* Blocks of 2048 bytes at multiples of that: the addresses that are tried are inside of one. */
-static void wrong_frees(void)
+static void test_a_second_free_is_refused_from_every_state_of_a_small_block(void)
 {
     struct pool_block block;
 
@@ -171,14 +167,9 @@ static void wrong_frees(void)
     end_empty();
 }
 
-static void test_a_second_free_is_refused_from_every_state_of_a_small_block(void)
-{
-    TEST_ASSERT_TRUE(fake_child(wrong_frees));
-}
-
 /* What two streams work on is not handed out again. It is given back when their work has ended, without
  * another allocation or free. */
-static void behind_work(void)
+static void test_small_blocks_behind_work_go_back_when_it_has_ended(void)
 {
     enum { COUNT = 5000, BYTES = 3000 };
 
@@ -200,13 +191,8 @@ static void behind_work(void)
     end_empty();
 }
 
-static void test_small_blocks_behind_work_go_back_when_it_has_ended(void)
-{
-    TEST_ASSERT_TRUE(fake_child(behind_work));
-}
-
 /* Up to the last byte of the limit, and from small blocks back to one large one. */
-static void full(void)
+static void test_small_blocks_fill_the_limit_and_leave_it_whole(void)
 {
     struct fake_random random = {.state = 7};
     uint64_t bytes, live = 0, count = 0;
@@ -234,13 +220,8 @@ static void full(void)
     end_empty();
 }
 
-static void test_small_blocks_fill_the_limit_and_leave_it_whole(void)
-{
-    TEST_ASSERT_TRUE(fake_child(full));
-}
-
 /* At the limit a free page between live blocks is used. */
-static void in_a_hole(void)
+static void test_small_blocks_go_where_a_page_is_free(void)
 {
     begin(16 * RANGES_PAGE);
     for (unsigned i = 0; i < 16; i++)
@@ -254,13 +235,8 @@ static void in_a_hole(void)
     end_empty();
 }
 
-static void test_small_blocks_go_where_a_page_is_free(void)
-{
-    TEST_ASSERT_TRUE(fake_child(in_a_hole));
-}
-
 /* A block for which the heap took new memory is no hit. */
-static void hits(void)
+static void test_a_block_for_which_the_heap_grew_is_no_hit(void)
 {
     begin(LIMIT);
     const uint64_t first = take(700), second = take(700), other = take(5000);
@@ -270,11 +246,6 @@ static void hits(void)
     give(second, 700, true);
     give(other, 5000, true);
     end_empty();
-}
-
-static void test_a_block_for_which_the_heap_grew_is_no_hit(void)
-{
-    TEST_ASSERT_TRUE(fake_child(hits));
 }
 
 /* ---- other threads ---- */
@@ -304,7 +275,7 @@ static void *keep_and_wait(void *unused)
     return NULL;
 }
 
-static void idle(void)
+static void test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others(void)
 {
     pthread_t other;
 
@@ -322,11 +293,6 @@ static void idle(void)
         CHECK(pthread_join(other, NULL) == 0);
     }
     end_empty();
-}
-
-static void test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others(void)
-{
-    TEST_ASSERT_TRUE(fake_child(idle));
 }
 
 static void *use_and_wait(void *unused)
@@ -359,7 +325,7 @@ static void give_rest(const uint64_t *blocks, unsigned count)
 
 /* What a thread keeps of the heap is idle when it has done nothing for as long as others ask, though nothing
  * else of the pool is free. */
-static void idle_thread(void)
+static void test_what_an_idle_thread_keeps_of_the_heap_is_idle(void)
 {
     pthread_t other;
 
@@ -385,14 +351,9 @@ static void idle_thread(void)
     end_empty();
 }
 
-static void test_what_an_idle_thread_keeps_of_the_heap_is_idle(void)
-{
-    TEST_ASSERT_TRUE(fake_child(idle_thread));
-}
-
 /* What was freed last, behind work of two streams, becomes idle some time after the work has ended, without
  * another allocation or free. */
-static void idle_behind_work(void)
+static void test_the_last_frees_are_idle_when_their_work_has_ended(void)
 {
     begin(LIMIT);
     addresses[0] = take(3000);
@@ -416,11 +377,6 @@ static void idle_behind_work(void)
     end_empty();
 }
 
-static void test_the_last_frees_are_idle_when_their_work_has_ended(void)
-{
-    TEST_ASSERT_TRUE(fake_child(idle_behind_work));
-}
-
 /* ---- pins ---- */
 
 static void *unpin_it(void *address)
@@ -429,7 +385,7 @@ static void *unpin_it(void *address)
     return NULL;
 }
 
-static void pinned(void)
+static void test_a_pinned_small_block_stays_until_its_last_pin_is_gone(void)
 {
     pthread_t other;
     struct pool_block block;
@@ -455,13 +411,8 @@ static void pinned(void)
     end_empty();
 }
 
-static void test_a_pinned_small_block_stays_until_its_last_pin_is_gone(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pinned));
-}
-
 /* At the free all work was done; another process had the block open and has closed it since. */
-static void unpinned_later(void)
+static void test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free(void)
 {
     begin(LIMIT);
     const uint64_t held = take(700), other = take(700);
@@ -480,11 +431,6 @@ static void unpinned_later(void)
         give(addresses[i], 700, true);
     give(other, 700, true);
     end_empty();
-}
-
-static void test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free(void)
-{
-    TEST_ASSERT_TRUE(fake_child(unpinned_later));
 }
 
 /* ---- a faulty heap ---- */
@@ -533,17 +479,17 @@ int main(void)
         return 77;
     }
     UNITY_BEGIN();
-    RUN_TEST(test_small_blocks_of_every_size_lie_apart_and_add_up);
-    RUN_TEST(test_a_second_free_is_refused_from_every_state_of_a_small_block);
-    RUN_TEST(test_small_blocks_behind_work_go_back_when_it_has_ended);
-    RUN_TEST(test_small_blocks_fill_the_limit_and_leave_it_whole);
-    RUN_TEST(test_small_blocks_go_where_a_page_is_free);
-    RUN_TEST(test_a_block_for_which_the_heap_grew_is_no_hit);
-    RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
-    RUN_TEST(test_what_an_idle_thread_keeps_of_the_heap_is_idle);
-    RUN_TEST(test_the_last_frees_are_idle_when_their_work_has_ended);
-    RUN_TEST(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
-    RUN_TEST(test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free);
+    RUN_APART(test_small_blocks_of_every_size_lie_apart_and_add_up);
+    RUN_APART(test_a_second_free_is_refused_from_every_state_of_a_small_block);
+    RUN_APART(test_small_blocks_behind_work_go_back_when_it_has_ended);
+    RUN_APART(test_small_blocks_fill_the_limit_and_leave_it_whole);
+    RUN_APART(test_small_blocks_go_where_a_page_is_free);
+    RUN_APART(test_a_block_for_which_the_heap_grew_is_no_hit);
+    RUN_APART(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
+    RUN_APART(test_what_an_idle_thread_keeps_of_the_heap_is_idle);
+    RUN_APART(test_the_last_frees_are_idle_when_their_work_has_ended);
+    RUN_APART(test_a_pinned_small_block_stays_until_its_last_pin_is_gone);
+    RUN_APART(test_the_last_pin_of_a_small_block_waits_for_work_of_after_the_free);
     RUN_TEST(test_a_heap_that_is_wrong_does_no_harm);
     return UNITY_END();
 }

@@ -3,13 +3,14 @@
 #include <unity.h>
 
 #include "interpose/pool/capture.h"
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_fence.h"
 
 void setUp(void) {}
 
 void tearDown(void) {}
 
-static void second_stream(void)
+static void test_the_second_stream_comes_behind_the_first_and_no_thread_waits(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -26,13 +27,8 @@ static void second_stream(void)
     close_fence();
 }
 
-static void test_the_second_stream_comes_behind_the_first_and_no_thread_waits(void)
-{
-    TEST_ASSERT_TRUE(fake_child(second_stream));
-}
-
 /* Another context ends in which nothing was freed early. */
-static void second_after_the_end_of_another_context(void)
+static void test_the_end_of_another_context_leaves_the_order_of_streams(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -43,25 +39,15 @@ static void second_after_the_end_of_another_context(void)
     close_fence();
 }
 
-static void test_the_end_of_another_context_leaves_the_order_of_streams(void)
-{
-    TEST_ASSERT_TRUE(fake_child(second_after_the_end_of_another_context));
-}
-
-static void forked(void)
+static void test_a_forked_child_relies_on_no_order(void)
 {
     CHECK(streams_in_order());
     streams_after_fork();
     CHECK(!streams_in_order());
 }
 
-static void test_a_forked_child_relies_on_no_order(void)
-{
-    TEST_ASSERT_TRUE(fake_child(forked));
-}
-
 /* The order on the device holds for one context. */
-static void second_stream_distrusted(void)
+static void test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -76,13 +62,8 @@ static void second_stream_distrusted(void)
     close_fence();
 }
 
-static void test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for(void)
-{
-    TEST_ASSERT_TRUE(fake_child(second_stream_distrusted));
-}
-
 /* The main stream waits for what another one is about to do, as a kernel that spins. */
-static void nothing_freed_early(void)
+static void test_where_every_free_has_waited_no_stream_waits_for_another(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -92,12 +73,7 @@ static void nothing_freed_early(void)
     close_fence();
 }
 
-static void test_where_every_free_has_waited_no_stream_waits_for_another(void)
-{
-    TEST_ASSERT_TRUE(fake_child(nothing_freed_early));
-}
-
-static void default_streams(void)
+static void test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another(void)
 {
     open_fence();
     work(0, NULL);
@@ -110,11 +86,6 @@ static void default_streams(void)
     close_fence();
 }
 
-static void test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another(void)
-{
-    TEST_ASSERT_TRUE(fake_child(default_streams));
-}
-
 static void *work_on_own(void *unused)
 {
     (void)unused;
@@ -122,7 +93,7 @@ static void *work_on_own(void *unused)
     return NULL;
 }
 
-static void own_streams(void)
+static void test_two_threads_own_streams_are_two_even_at_one_address(void)
 {
     open_fence();
     on_thread(work_on_own, NULL);
@@ -132,12 +103,7 @@ static void own_streams(void)
     close_fence();
 }
 
-static void test_two_threads_own_streams_are_two_even_at_one_address(void)
-{
-    TEST_ASSERT_TRUE(fake_child(own_streams));
-}
-
-static void stream_ends(void)
+static void test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -147,11 +113,6 @@ static void stream_ends(void)
     streams_end(STREAM_A);
     CHECK(!streams_in_order() && fake_count(FAKE_SYNCHRONIZE) == 1);
     close_fence();
-}
-
-static void test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle(void)
-{
-    TEST_ASSERT_TRUE(fake_child(stream_ends));
 }
 
 static void unknown_entry(void)
@@ -226,7 +187,7 @@ static void test_the_second_stream_waits_for_the_first_beside_a_capture_too(void
 
 /* ---- waits that fail ---- */
 
-static void second_after_failures(void)
+static void test_a_wait_that_nothing_can_do_without_is_tried_again(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -237,13 +198,8 @@ static void second_after_failures(void)
     close_fence();
 }
 
-static void test_a_wait_that_nothing_can_do_without_is_tried_again(void)
-{
-    TEST_ASSERT_TRUE(fake_child(second_after_failures));
-}
-
 /* Each time the other stream works, so that it is seen when the context works again. */
-static void failed_for_long(void)
+static void test_a_wait_that_always_fails_holds_no_thread_up(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -259,15 +215,10 @@ static void failed_for_long(void)
     close_fence();
 }
 
-static void test_a_wait_that_always_fails_holds_no_thread_up(void)
-{
-    TEST_ASSERT_TRUE(fake_child(failed_for_long));
-}
-
 /* ---- other streams ---- */
 
 /* A stream that works once is waited for, and then the main stream is the only one again. */
-static void other_stream_ends(void)
+static void test_one_stream_is_relied_upon_again_when_the_others_work_is_done(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -289,13 +240,8 @@ static void other_stream_ends(void)
     close_fence();
 }
 
-static void test_one_stream_is_relied_upon_again_when_the_others_work_is_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(other_stream_ends));
-}
-
 /* A submission that comes while the event is under way is not covered by it. */
-static void other_stream_returns(void)
+static void test_a_stream_in_the_middle_of_a_submission_is_not_done(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -320,12 +266,7 @@ static void other_stream_returns(void)
     close_fence();
 }
 
-static void test_a_stream_in_the_middle_of_a_submission_is_not_done(void)
-{
-    TEST_ASSERT_TRUE(fake_child(other_stream_returns));
-}
-
-static void other_streams_stay(void)
+static void test_streams_that_come_all_the_time_are_no_longer_waited_for(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -344,11 +285,6 @@ static void other_streams_stay(void)
     }
     CHECK(fake_count(FAKE_SYNCHRONIZE) == 0);
     close_fence();
-}
-
-static void test_streams_that_come_all_the_time_are_no_longer_waited_for(void)
-{
-    TEST_ASSERT_TRUE(fake_child(other_streams_stay));
 }
 
 static void *work_on_b(void *unused)
@@ -370,7 +306,7 @@ static void meanwhile(void)
         on_thread(work_on_b, NULL);
 }
 
-static void two_come_second(void)
+static void test_a_third_stream_does_not_overtake_the_wait_of_the_second(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -382,11 +318,6 @@ static void two_come_second(void)
     if (foreign)
         streams_submit_end();
     close_fence();
-}
-
-static void test_a_third_stream_does_not_overtake_the_wait_of_the_second(void)
-{
-    TEST_ASSERT_TRUE(fake_child(two_come_second));
 }
 
 static CUresult (*record_now)(CUcontext context, CUevent event);
@@ -410,7 +341,7 @@ static void *come_second(void *handle)
 
 /* If both ordered, the second would put the main stream behind the first one's work, which may be waiting for
  * the main stream's. */
-static void two_order(void)
+static void test_of_two_threads_that_come_second_one_orders_the_streams(void)
 {
     pthread_t threads[2];
 
@@ -427,13 +358,8 @@ static void two_order(void)
     close_fence();
 }
 
-static void test_of_two_threads_that_come_second_one_orders_the_streams(void)
-{
-    TEST_ASSERT_TRUE(fake_child(two_order));
-}
-
 /* An event that is recorded meanwhile may not cover that submission. */
-static void marks(void)
+static void test_a_mark_beside_a_submission_settles_nothing(void)
 {
     open_fence();
     work(0, STREAM_A);
@@ -445,31 +371,26 @@ static void marks(void)
     close_fence();
 }
 
-static void test_a_mark_beside_a_submission_settles_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(marks));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_the_second_stream_comes_behind_the_first_and_no_thread_waits);
-    RUN_TEST(test_the_end_of_another_context_leaves_the_order_of_streams);
-    RUN_TEST(test_a_forked_child_relies_on_no_order);
-    RUN_TEST(test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for);
-    RUN_TEST(test_where_every_free_has_waited_no_stream_waits_for_another);
-    RUN_TEST(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
-    RUN_TEST(test_two_threads_own_streams_are_two_even_at_one_address);
-    RUN_TEST(test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle);
+    RUN_APART(test_the_second_stream_comes_behind_the_first_and_no_thread_waits);
+    RUN_APART(test_the_end_of_another_context_leaves_the_order_of_streams);
+    RUN_APART(test_a_forked_child_relies_on_no_order);
+    RUN_APART(test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for);
+    RUN_APART(test_where_every_free_has_waited_no_stream_waits_for_another);
+    RUN_APART(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
+    RUN_APART(test_two_threads_own_streams_are_two_even_at_one_address);
+    RUN_APART(test_the_end_of_the_only_stream_ends_the_reliance_on_its_handle);
     RUN_TEST(test_an_unknown_entry_point_ends_the_shortcut_for_good);
     RUN_TEST(test_the_second_stream_waits_for_the_first_beside_a_capture_too);
-    RUN_TEST(test_a_wait_that_nothing_can_do_without_is_tried_again);
-    RUN_TEST(test_a_wait_that_always_fails_holds_no_thread_up);
-    RUN_TEST(test_one_stream_is_relied_upon_again_when_the_others_work_is_done);
-    RUN_TEST(test_a_stream_in_the_middle_of_a_submission_is_not_done);
-    RUN_TEST(test_streams_that_come_all_the_time_are_no_longer_waited_for);
-    RUN_TEST(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
-    RUN_TEST(test_of_two_threads_that_come_second_one_orders_the_streams);
-    RUN_TEST(test_a_mark_beside_a_submission_settles_nothing);
+    RUN_APART(test_a_wait_that_nothing_can_do_without_is_tried_again);
+    RUN_APART(test_a_wait_that_always_fails_holds_no_thread_up);
+    RUN_APART(test_one_stream_is_relied_upon_again_when_the_others_work_is_done);
+    RUN_APART(test_a_stream_in_the_middle_of_a_submission_is_not_done);
+    RUN_APART(test_streams_that_come_all_the_time_are_no_longer_waited_for);
+    RUN_APART(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
+    RUN_APART(test_of_two_threads_that_come_second_one_orders_the_streams);
+    RUN_APART(test_a_mark_beside_a_submission_settles_nothing);
     return UNITY_END();
 }

@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <unity.h>
 
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_fence.h"
 
 void setUp(void) {}
 
 void tearDown(void) {}
 
-static void passes(void)
+static void test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work(void)
 {
     open_fence();
     CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_count(FAKE_RECORD) == 1);
@@ -23,11 +24,6 @@ static void passes(void)
     close_fence();
 }
 
-static void test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work(void)
-{
-    TEST_ASSERT_TRUE(fake_child(passes));
-}
-
 static int checks;
 
 static CUresult refuse_to_wait(void *answer)
@@ -36,7 +32,7 @@ static CUresult refuse_to_wait(void *answer)
     return *(CUresult *)answer;
 }
 
-static void passes_checked(void)
+static void test_a_strict_free_of_what_is_no_block_does_not_wait(void)
 {
     CUresult answer = CUDA_ERROR_INVALID_VALUE;
     const struct fence_check check = {refuse_to_wait, &answer};
@@ -53,12 +49,7 @@ static void passes_checked(void)
     close_fence();
 }
 
-static void test_a_strict_free_of_what_is_no_block_does_not_wait(void)
-{
-    TEST_ASSERT_TRUE(fake_child(passes_checked));
-}
-
-static void passes_failing(void)
+static void test_a_strict_free_that_fails_leaves_its_epoch_open(void)
 {
     open_fence();
     for (unsigned call = FAKE_EVENT_CREATE; call <= FAKE_RECORD; call++) {
@@ -76,13 +67,8 @@ static void passes_failing(void)
     close_fence();
 }
 
-static void test_a_strict_free_that_fails_leaves_its_epoch_open(void)
-{
-    TEST_ASSERT_TRUE(fake_child(passes_failing));
-}
-
 /* As natively, a thread whose frees a capture forbids gets an error, and a relaxed one waits. */
-static void passes_captured(void)
+static void test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -99,13 +85,8 @@ static void passes_captured(void)
     close_fence();
 }
 
-static void test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one(void)
-{
-    TEST_ASSERT_TRUE(fake_child(passes_captured));
-}
-
 /* All events are in use: by epochs whose work does not end, and by threads that wait for them. */
-static void passes_without_events(void)
+static void test_a_strict_free_needs_no_event(void)
 {
     open_fence();
     for (int i = 0; i < FENCE_EVENTS; i++) {
@@ -116,11 +97,6 @@ static void passes_without_events(void)
     CHECK(fence.waiting == FENCE_EVENTS);
     CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_backlog(0) == 0 && fence.waiting == 0);
     close_fence();
-}
-
-static void test_a_strict_free_needs_no_event(void)
-{
-    TEST_ASSERT_TRUE(fake_child(passes_without_events));
 }
 
 /* The last answers came at once: the context is asked without an event. */
@@ -198,7 +174,7 @@ static void begin_meanwhile(void)
     CHECK(!atomic_load(&begun));
 }
 
-static void passes_no_longer_at_rest(void)
+static void test_a_capture_waits_for_a_strict_free_once_and_then_begins_beside_them(void)
 {
     alarm(250); /* it would be for ever */
     atomic_store(&fake_clock_stands, true);
@@ -211,11 +187,6 @@ static void passes_no_longer_at_rest(void)
     capture_context_end(FAKE_CONTEXT);
     CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS && fake_count(FAKE_RECORD) == 1);
     close_fence();
-}
-
-static void test_a_capture_waits_for_a_strict_free_once_and_then_begins_beside_them(void)
-{
-    TEST_ASSERT_TRUE(fake_child(passes_no_longer_at_rest));
 }
 
 /* A thread is cancelled while it asks: others ask again, and a capture does not wait for it. */
@@ -374,13 +345,13 @@ static void test_a_free_does_not_share_a_question_that_was_asked_before_it_began
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work);
-    RUN_TEST(test_a_strict_free_of_what_is_no_block_does_not_wait);
-    RUN_TEST(test_a_strict_free_that_fails_leaves_its_epoch_open);
-    RUN_TEST(test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one);
-    RUN_TEST(test_a_strict_free_needs_no_event);
+    RUN_APART(test_a_strict_free_asks_the_driver_each_time_and_sees_unseen_work);
+    RUN_APART(test_a_strict_free_of_what_is_no_block_does_not_wait);
+    RUN_APART(test_a_strict_free_that_fails_leaves_its_epoch_open);
+    RUN_APART(test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one);
+    RUN_APART(test_a_strict_free_needs_no_event);
     RUN_TEST(test_a_strict_free_at_rest_asks_the_driver_too);
-    RUN_TEST(test_a_capture_waits_for_a_strict_free_once_and_then_begins_beside_them);
+    RUN_APART(test_a_capture_waits_for_a_strict_free_once_and_then_begins_beside_them);
     RUN_TEST(test_a_thread_cancelled_in_a_strict_free_leaves_no_question_behind);
     RUN_TEST(test_threads_that_free_together_each_wait_for_their_own_work);
     RUN_TEST(test_a_free_does_not_share_a_question_that_was_asked_before_it_began);

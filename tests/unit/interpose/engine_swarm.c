@@ -1,5 +1,6 @@
 /* The pool under many threads that hand blocks to one another: no byte is in two blocks, no free fails, the
  * figures stay within the budget, and at the end nothing is left. Each case is a process of its own. */
+#include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_owners.h"
 
 #include <errno.h>
@@ -164,7 +165,7 @@ static void swarm(struct thread kind, bool watched)
         CHECK(pthread_join(watcher, NULL) == 0);
 }
 
-static void small_swarm(void)
+static void test_small_blocks_of_many_threads_never_overlap(void)
 {
     start(GIB);
     swarm((struct thread){.bits = 13, .steps = STEPS}, false);
@@ -172,12 +173,7 @@ static void small_swarm(void)
     finish();
 }
 
-static void test_small_blocks_of_many_threads_never_overlap(void)
-{
-    TEST_ASSERT_TRUE(fake_child(small_swarm));
-}
-
-static void mixed_swarm(void)
+static void test_blocks_of_all_kinds_pass_from_thread_to_thread(void)
 {
     start(GIB);
     swarm((struct thread){.bits = 17, .steps = STEPS / 4, .pins = true}, false);
@@ -185,13 +181,8 @@ static void mixed_swarm(void)
     finish();
 }
 
-static void test_blocks_of_all_kinds_pass_from_thread_to_thread(void)
-{
-    TEST_ASSERT_TRUE(fake_child(mixed_swarm));
-}
-
 /* About what lives at a time: refusals, stolen blocks, extents that come and go. */
-static void tight_swarm(void)
+static void test_a_swarm_at_its_limit_loses_nothing(void)
 {
     start(4 * MIB);
     swarm((struct thread){.bits = 17, .steps = STEPS / 8}, false);
@@ -199,21 +190,11 @@ static void tight_swarm(void)
     finish();
 }
 
-static void test_a_swarm_at_its_limit_loses_nothing(void)
-{
-    TEST_ASSERT_TRUE(fake_child(tight_swarm));
-}
-
-static void watched_swarm(void)
+static void test_figures_stay_within_what_is_there_while_blocks_pass_between_threads(void)
 {
     start(GIB);
     swarm((struct thread){.bits = 16, .steps = STEPS / 4}, true);
     finish();
-}
-
-static void test_figures_stay_within_what_is_there_while_blocks_pass_between_threads(void)
-{
-    TEST_ASSERT_TRUE(fake_child(watched_swarm));
 }
 
 /* ---- pins ---- */
@@ -235,7 +216,7 @@ static void *unpin_each(void *unused)
 }
 
 /* One thread frees, another takes the pin away: the free succeeds, and nothing is lost. */
-static void pin_race(void)
+static void test_a_free_succeeds_while_a_pin_is_taken_away(void)
 {
     pthread_t other;
 
@@ -252,18 +233,13 @@ static void pin_race(void)
     finish();
 }
 
-static void test_a_free_succeeds_while_a_pin_is_taken_away(void)
-{
-    TEST_ASSERT_TRUE(fake_child(pin_race));
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_small_blocks_of_many_threads_never_overlap);
-    RUN_TEST(test_blocks_of_all_kinds_pass_from_thread_to_thread);
-    RUN_TEST(test_a_swarm_at_its_limit_loses_nothing);
-    RUN_TEST(test_figures_stay_within_what_is_there_while_blocks_pass_between_threads);
-    RUN_TEST(test_a_free_succeeds_while_a_pin_is_taken_away);
+    RUN_APART(test_small_blocks_of_many_threads_never_overlap);
+    RUN_APART(test_blocks_of_all_kinds_pass_from_thread_to_thread);
+    RUN_APART(test_a_swarm_at_its_limit_loses_nothing);
+    RUN_APART(test_figures_stay_within_what_is_there_while_blocks_pass_between_threads);
+    RUN_APART(test_a_free_succeeds_while_a_pin_is_taken_away);
     return UNITY_END();
 }

@@ -9,15 +9,6 @@
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
 
-/* The engine's own table of the driver: the fake is all there is. */
-atomic_bool driver_bound;
-struct driver_table driver_entries;
-
-struct driver_table *driver_bind_now(void)
-{
-    return &driver_entries;
-}
-
 static struct device device = {.ordinal = HOOKS_FAKE_CARD};
 
 struct hooks_fake hooks_fake;
@@ -171,25 +162,11 @@ bool capture_takes(CUstream stream)
     return hooks_fake.captures;
 }
 
-atomic_bool events_on;
-
-static void note_event(const struct recording_event *event)
+void events_publish(struct recording_event *event)
 {
     hooks_got.notes++;
     hooks_got.seen_kind = event->kind;
     hooks_got.seen_address = event->address;
-}
-
-struct recording_event *events_slot(void)
-{
-    static struct recording_event slot;
-
-    return &slot;
-}
-
-void events_publish(struct recording_event *slot)
-{
-    note_event(slot);
 }
 
 void owner_enter(void *return_address)
@@ -345,7 +322,6 @@ void hooks_fake_setup(void)
                                            .cuMemGetDefaultMemPool = pool_get,
                                            .cuMemGetMemPool = pool_get,
                                            .cuMemPoolDestroy = pool_destroy};
-    atomic_store(&driver_bound, true);
     atomic_store(&events_on, true);
     hooks_fake = (struct hooks_fake){.refuse = CUDA_SUCCESS};
     memset(&hooks_got, 0, sizeof(hooks_got));

@@ -1,6 +1,7 @@
 /* account: many threads against a fake driver whose use is known at every instant. The fake has no lock: one
  * atomic sum is the card, and each thread that adds to it checks the limit. */
 #include "interpose/account/account.h"
+#include "tests/unit/interpose/apart.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -502,6 +503,28 @@ static void test_without_a_measurement_no_context_is_counted_before_there_is_one
     TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS, account_view(&account).room);
 }
 
+static int has_no_context(void *context, uint64_t *bytes)
+{
+    (void)context;
+    *bytes = 0;
+    return -ENOENT;
+}
+
+/* Libraries that are bound past the hooks may make contexts that we do not see, but not on a card where the
+ * driver says that there is none. */
+static void test_an_unseen_context_is_counted_only_where_there_may_be_one(void)
+{
+    static atomic_bool present;
+
+    account.present = &present;
+    account_expect_unseen();
+    account.measure = has_no_context;
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, account_view(&account).room);
+    account.measure = ask_driver;
+    atomic_store(&blind_every, 1);
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS, account_view(&account).room);
+}
+
 /* A pool of the driver's grows right after it was asked what it holds. */
 static uint64_t held_before_growth(void *context)
 {
@@ -622,6 +645,15 @@ static int ask_beside_a_request(void *context, uint64_t *bytes)
     return ask_driver(context, bytes);
 }
 
+static void test_growth_behind_a_promise_is_counted_at_once(void)
+{
+    account_view(&account);
+    const uint64_t room = account_room(&account);
+    TEST_ASSERT_TRUE(account_promise(&account, 10 * PAGE));
+    account_settle_promise(&account, 10 * PAGE, 10 * PAGE);
+    TEST_ASSERT_EQUAL_UINT64(room - 10 * PAGE, account_room(&account));
+}
+
 static void test_nothing_is_promised_while_the_driver_is_asked(void)
 {
     account_init(&account, LIMIT, RESERVE, ask_beside_a_request, &account);
@@ -680,7 +712,9 @@ int main(void)
     RUN_TEST(test_memory_that_the_driver_does_not_show_counts_all_the_same);
     RUN_TEST(test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap);
     RUN_TEST(test_a_limit_below_the_context_leaves_nothing_and_does_not_wrap);
+    RUN_TEST(test_growth_behind_a_promise_is_counted_at_once);
     RUN_TEST(test_nothing_is_promised_while_the_driver_is_asked);
     RUN_TEST(test_a_request_in_flight_during_a_measurement_is_counted);
+    RUN_APART(test_an_unseen_context_is_counted_only_where_there_may_be_one);
     return UNITY_END();
 }

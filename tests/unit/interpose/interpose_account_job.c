@@ -98,6 +98,28 @@ static void test_what_the_driver_takes_by_itself_is_leased(void)
     TEST_ASSERT_EQUAL_UINT64(CONTEXT + 200 * MB, ledger_lease(own));
 }
 
+static void test_what_was_taken_since_the_last_measurement_is_leased(void)
+{
+    account_view(&account);
+    for (int i = 0; i < 3; i++)
+        allocate(100 * MB);
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(CONTEXT + 300 * MB, ledger_lease(own));
+}
+
+static int estimate_card(void *context, uint64_t *bytes)
+{
+    (void)context;
+    *bytes = 700 * MB; /* of all processes */
+    return 0;
+}
+
+static void test_what_other_processes_use_on_the_card_is_not_leased(void)
+{
+    account.estimate = estimate_card;
+    allocate(PAGE);
+    TEST_ASSERT_LESS_THAN_UINT64(700 * MB, ledger_lease(own));
+}
+
 static void test_freed_memory_is_not_published_as_used(void)
 {
     allocate(64 * MB);
@@ -198,6 +220,8 @@ int main(void)
     RUN_TEST(test_only_what_is_leased_is_promised);
     RUN_TEST(test_a_process_has_no_more_room_than_its_own_limit_leaves);
     RUN_TEST(test_what_the_driver_takes_by_itself_is_leased);
+    RUN_TEST(test_what_was_taken_since_the_last_measurement_is_leased);
+    RUN_TEST(test_what_other_processes_use_on_the_card_is_not_leased);
     RUN_TEST(test_freed_memory_is_not_published_as_used);
     RUN_TEST(test_beside_guarantees_nothing_is_promised_and_no_claim_is_left);
     RUN_TEST(test_a_refusal_is_counted_and_leaves_no_claim);

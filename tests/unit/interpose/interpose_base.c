@@ -25,17 +25,13 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *argument),
                           void *argument)
 {
-    fake.detached = false;
+    int state = PTHREAD_CREATE_JOINABLE;
+
+    if (attributes)
+        pthread_attr_getdetachstate(attributes, &state);
+    fake.detached = state == PTHREAD_CREATE_DETACHED;
     pthread_sigmask(SIG_SETMASK, NULL, &fake.inside);
     return fake.no_thread ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
-}
-
-int __real_pthread_detach(pthread_t thread);
-int __wrap_pthread_detach(pthread_t thread);
-int __wrap_pthread_detach(pthread_t thread)
-{
-    fake.detached = true;
-    return __real_pthread_detach(thread);
 }
 
 int __real_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until);

@@ -298,8 +298,8 @@ static void test_a_released_handle_is_charged_until_its_last_mapping_is_gone(voi
 
     mappings_clear();
     TEST_ASSERT_FALSE(mappings_keep(&released)); /* it is not mapped */
-    mappings_add(0x1000, 0x100, 7);
-    mappings_add(0x2000, 0x100, 7);
+    mappings_add(0x1000, 7);
+    mappings_add(0x2000, 7);
     TEST_ASSERT_TRUE(mappings_keep(&released));
     TEST_ASSERT_FALSE(mappings_remove(0x2000, 0x100, &gone));
     TEST_ASSERT_TRUE(mappings_remove(0x1000, 0x100, &gone));
@@ -315,7 +315,7 @@ static void test_a_handle_that_the_program_got_back_is_not_charged_twice(void)
     struct block back;
 
     mappings_clear();
-    mappings_add(0x1000, 0x100, 7);
+    mappings_add(0x1000, 7);
     TEST_ASSERT_FALSE(mappings_take_back(7, &back)); /* it was not released */
     TEST_ASSERT_TRUE(mappings_keep(&released));
     TEST_ASSERT_FALSE(mappings_take_back(8, &back));
@@ -334,7 +334,7 @@ static void test_an_unmap_removes_exactly_its_range(void)
 
     mappings_clear();
     for (int i = 0; i < 5; i++) {
-        mappings_add(0x1000 + order[i] * 0x100, 0x100, 1 + order[i]);
+        mappings_add(0x1000 + order[i] * 0x100, 1 + order[i]);
         TEST_ASSERT_TRUE(mappings_keep(
             &(struct block){.key = 1 + order[i], .bytes = 1 + order[i], .kind = BLOCKS_HANDLE}));
     }

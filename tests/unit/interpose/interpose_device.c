@@ -4,7 +4,6 @@
 #include "interpose/account/device.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +11,12 @@
 
 #include "interpose/account/drivers_pools.h"
 #include "interpose/see/events.h"
-#include "interpose/settings/log.h"
+#include "log_fake.h"
 
 #define MIB   (UINT64_C(1) << 20)
 #define TOTAL (4096 * MIB)
 
 static struct options options;
-static char lines[2048]; /* all that was said as an error */
 
 static struct fake {
     int cards;
@@ -220,39 +218,9 @@ void ledger_end_claim(struct ledger *ledger, uint64_t need)
     claim_ended += need;
 }
 
-void log_error(const char *format, ...)
-{
-    const size_t used = strlen(lines);
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(lines + used, sizeof(lines) - used - 1, format, arguments);
-    va_end(arguments);
-    strcat(lines, "\n");
-}
-
-void log_info(const char *format, ...)
-{
-    (void)format;
-}
-
-atomic_bool events_on = true;
-
-static void note_event(const struct recording_event *event)
+void events_publish(struct recording_event *event)
 {
     noted = *event;
-}
-
-struct recording_event *events_slot(void)
-{
-    static struct recording_event slot;
-
-    return &slot;
-}
-
-void events_publish(struct recording_event *slot)
-{
-    note_event(slot);
 }
 
 /* ---- tests ---- */
@@ -287,9 +255,10 @@ void setUp(void)
     options_init(&options);
     snprintf(options.ledger, sizeof(options.ledger), "folder");
     device_setup(&options);
+    atomic_store(&events_on, true);
     noted = (struct recording_event){.bytes = 0};
     limit_set = claim_ended = 0;
-    lines[0] = '\0';
+    log_fake_clear();
     unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
@@ -398,15 +367,15 @@ static void test_a_job_without_a_ledger_has_its_max_for_each_process(void)
         TEST_ASSERT_NULL(device->ledger);
         TEST_ASSERT_NULL(device->account.ledger);
         TEST_ASSERT_EQUAL_UINT64(512 * MIB, device->limit);
-        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, cases[i].why), lines);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, cases[i].why), log_fake_errors);
         TEST_ASSERT_FALSE(device_job_binds(device));
         if (ledgers_made > made)
             TEST_ASSERT_EQUAL_INT(1, ledgers[made].closed);
     }
-    lines[0] = '\0';
+    log_fake_clear();
     options.group[0] = '\0';
     limited();
-    TEST_ASSERT_EQUAL_STRING("", lines); /* without a job there is nothing to share */
+    TEST_ASSERT_EQUAL_STRING("", log_fake_errors); /* without a job there is nothing to share */
 }
 
 static void test_the_job_binds_if_it_leaves_less_than_the_process_may_have(void)
@@ -574,9 +543,9 @@ static void expect_check(enum options_id id, const char *rule, bool expected, co
     options_init(&options);
     set(id, rule);
     fake.cards = 2;
-    lines[0] = '\0';
+    log_fake_clear();
     TEST_ASSERT_EQUAL_INT_MESSAGE(expected, device_check_rules(), rule);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, said), lines);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, said), log_fake_errors);
 }
 
 static void test_a_rule_for_a_card_that_is_not_there_keeps_cuda_from_starting(void)
@@ -590,7 +559,7 @@ static void test_a_rule_for_a_card_that_is_not_there_keeps_cuda_from_starting(vo
         snprintf(said, sizeof(said), "%s names device 2, and there is none", options_table[ids[i]].name);
         expect_check(ids[i], "0=1G,2=2G", false, said);
     }
-    TEST_ASSERT_NOT_NULL(strstr(lines, "  device 1: GPU-a1000000-0000-0000-0000-00000000000f, 4G"));
+    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "  device 1: GPU-a1000000-0000-0000-0000-00000000000f, 4G"));
     expect_check(OPTIONS_MAX, "GPU-a1=1G", true, "");
     expect_check(OPTIONS_MAX, "GPU-ff=1G", false, "max names the card GPU-ff, and it is not here");
     expect_check(OPTIONS_MAX, "GPU-ff=1G,2=1G", false,

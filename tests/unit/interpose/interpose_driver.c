@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <unity.h>
 
+#include "apart.h"
 #include "interpose/driver/real.h"
 
 /* Three libraries: a driver, another driver, and one that depends on the first. */
@@ -98,22 +98,6 @@ void *real_symbol(void *handle, const char *name)
 
 /* ---- helpers ---- */
 
-static void apart(void (*test)(void))
-{
-    int status = 0;
-
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        if (TEST_PROTECT())
-            test();
-        fflush(stdout);
-        _exit(Unity.CurrentTestFailed ? 1 : 0);
-    }
-    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, status, "see the line above");
-}
-
 void setUp(void)
 {
     fake = (struct fake){0};
@@ -123,7 +107,7 @@ void tearDown(void) {}
 
 /* ---- promises ---- */
 
-static void binds(void)
+static void test_we_bind_to_the_driver_itself_and_once(void)
 {
     static int outside;
 
@@ -144,12 +128,7 @@ static void binds(void)
     TEST_ASSERT_EQUAL_PTR(&libraries[FIRST].start, (void *)driver.cuInit);
 }
 
-static void test_we_bind_to_the_driver_itself_and_once(void)
-{
-    apart(binds);
-}
-
-static void no_driver(void)
+static void test_without_a_driver_every_call_says_so(void)
 {
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_INITIALIZED, driver.cuInit(0));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_NOT_INITIALIZED, driver.cuCtxSynchronize());
@@ -159,12 +138,7 @@ static void no_driver(void)
     TEST_ASSERT_TRUE(atomic_load(&driver_bound));
 }
 
-static void test_without_a_driver_every_call_says_so(void)
-{
-    apart(no_driver);
-}
-
-static void owns(void)
+static void test_an_address_is_the_drivers_or_not(void)
 {
     static int outside;
 
@@ -183,12 +157,7 @@ static void owns(void)
     TEST_ASSERT_FALSE(driver_owns(NULL));
 }
 
-static void test_an_address_is_the_drivers_or_not(void)
-{
-    apart(owns);
-}
-
-static void forked_while_binding(void)
+static void test_a_child_forked_while_we_bind_can_bind_itself(void)
 {
     int status = 1;
 
@@ -201,17 +170,12 @@ static void forked_while_binding(void)
     TEST_ASSERT_TRUE(atomic_load(&driver_bound));
 }
 
-static void test_a_child_forked_while_we_bind_can_bind_itself(void)
-{
-    apart(forked_while_binding);
-}
-
 int main(void)
 {
     UNITY_BEGIN();
-    RUN_TEST(test_we_bind_to_the_driver_itself_and_once);
-    RUN_TEST(test_without_a_driver_every_call_says_so);
-    RUN_TEST(test_an_address_is_the_drivers_or_not);
-    RUN_TEST(test_a_child_forked_while_we_bind_can_bind_itself);
+    RUN_APART(test_we_bind_to_the_driver_itself_and_once);
+    RUN_APART(test_without_a_driver_every_call_says_so);
+    RUN_APART(test_an_address_is_the_drivers_or_not);
+    RUN_APART(test_a_child_forked_while_we_bind_can_bind_itself);
     return UNITY_END();
 }

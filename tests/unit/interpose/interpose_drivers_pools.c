@@ -7,6 +7,7 @@
 #include <unity.h>
 
 #define POOLS 64
+#define KIB   UINT64_C(1024)
 
 static struct fake {
     uint64_t reserved, used;
@@ -34,6 +35,38 @@ static CUresult CUDAAPI get_attribute(CUmemoryPool pool, CUmemPool_attribute whi
     *(cuuint64_t *)value =
         which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pools[number].reserved : pools[number].used;
     return result;
+}
+
+/* The block that is freed. */
+static struct block {
+    CUmemoryPool pool;
+    int ordinal;
+    size_t bytes;
+} freed;
+static int asked; /* times that the driver was asked about it */
+
+static CUresult CUDAAPI get_pointer_attribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    TEST_ASSERT_EQUAL_UINT64(4711, address);
+    asked++;
+    if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        *(CUmemoryPool *)data = freed.pool;
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)data = freed.ordinal;
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        *(size_t *)data = freed.bytes;
+    else
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static void free_block(CUmemoryPool pool, int ordinal, size_t bytes)
+{
+    freed = (struct block){pool, ordinal, bytes};
+    const struct drivers_pools_left block = drivers_pools_left_begin(4711);
+
+    if (block.bytes)
+        drivers_pools_left_end(&block);
 }
 
 static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *exchanged)
@@ -115,6 +148,8 @@ void setUp(void)
     driver_entries.cuMemPoolTrimTo = trim_to;
     driver_entries.cuThreadExchangeStreamCaptureMode = exchange_mode;
     driver_entries.cuDeviceGetMemPool = get_current;
+    driver_entries.cuPointerGetAttribute = get_pointer_attribute;
+    asked = 0;
     driver_entries.cuDeviceGetGraphMemAttribute = get_graphs;
     for (int i = 0; i < POOLS; i++)
         pools[i] = (struct fake){0};
@@ -123,6 +158,7 @@ void setUp(void)
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     ends_meanwhile = next_current = NULL;
     result = trim_result = CUDA_SUCCESS;
+    drivers_pools_forget_left();
 }
 
 void tearDown(void) {}
@@ -238,10 +274,59 @@ static void test_a_pool_that_could_not_be_destroyed_stays(void)
     drivers_pools_find(handle(10), 0);
     drivers_pools_destroy_abort(handle(10), drivers_pools_destroy_begin(handle(10)));
     TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
-    TEST_ASSERT_EQUAL_UINT64(64, drivers_pools_held(0));
+    TEST_ASSERT_EQUAL_UINT64(40, drivers_pools_held(0)); /* its idle memory was given back */
     destroy(handle(10));
     drivers_pools_destroy_abort(handle(10), drivers_pools_destroy_begin(handle(10)));
     TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(10))); /* it was not there */
+}
+
+static void test_what_a_destroyed_pool_holds_counts_until_its_blocks_are_freed(void)
+{
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 40 * KIB, .busy = 8 * KIB};
+    drivers_pools_find(handle(10), 1);
+    drivers_pools_destroy_abort(handle(10), drivers_pools_destroy_begin(handle(10)));
+    TEST_ASSERT_EQUAL_UINT64(48 * KIB, drivers_pools_held(1)); /* once */
+    free_block(handle(10), 1, 8 * KIB);                        /* not of a destroyed pool */
+    destroy(handle(10));
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(0));
+    TEST_ASSERT_EQUAL_UINT64(48 * KIB, drivers_pools_held(1));
+    pools[11] = (struct fake){.reserved = 64 * KIB, .busy = 64 * KIB};
+    drivers_pools_find(handle(11), 1);
+    destroy(handle(11)); /* its blocks are freed, with work still on them */
+    TEST_ASSERT_EQUAL_UINT64(48 * KIB, drivers_pools_held(1));
+    free_block(handle(10), 1, 30 * KIB);
+    free_block(handle(10), 0, 10 * KIB);
+    free_block(NULL, 1, 10 * KIB);
+    drivers_pools_find(handle(12), 1);
+    free_block(handle(12), 1, 10 * KIB); /* of a living pool */
+    TEST_ASSERT_EQUAL_UINT64(48 * KIB, drivers_pools_held(1));
+    free_block(handle(10), 1, 10 * KIB - 511); /* takes whole units */
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(1));
+}
+
+static void test_a_free_asks_the_driver_only_while_destroyed_pools_have_blocks(void)
+{
+    pools[10] = (struct fake){.reserved = 64, .used = 40};
+    drivers_pools_find(handle(10), 0);
+    free_block(handle(10), 0, 40);
+    TEST_ASSERT_EQUAL_INT(0, asked);
+    destroy(handle(10));
+    free_block(handle(10), 0, 40);
+    TEST_ASSERT_EQUAL_INT(3, asked);
+    free_block(handle(10), 0, 40);
+    TEST_ASSERT_EQUAL_INT(3, asked);
+}
+
+static void test_what_a_destroyed_pool_holds_counts_until_all_contexts_end(void)
+{
+    pools[10] = (struct fake){.reserved = 64, .used = 40};
+    drivers_pools_find(handle(10), 1);
+    destroy(handle(10));
+    TEST_ASSERT_EQUAL_UINT64(40, drivers_pools_held(1));
+    drivers_pools_forget_left();
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(1));
+    free_block(handle(10), 1, 40);
+    TEST_ASSERT_EQUAL_INT(0, asked);
 }
 
 static void test_a_current_pool_that_is_destroyed_at_once_is_not_entered(void)
@@ -297,6 +382,9 @@ int main(void)
     RUN_TEST(test_no_more_than_was_idle_counts_as_given);
     RUN_TEST(test_a_destroyed_pool_is_known_no_more);
     RUN_TEST(test_a_pool_that_could_not_be_destroyed_stays);
+    RUN_TEST(test_what_a_destroyed_pool_holds_counts_until_its_blocks_are_freed);
+    RUN_TEST(test_a_free_asks_the_driver_only_while_destroyed_pools_have_blocks);
+    RUN_TEST(test_what_a_destroyed_pool_holds_counts_until_all_contexts_end);
     RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_entered);
     RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);
     RUN_TEST(test_places_of_destroyed_pools_are_used_again);

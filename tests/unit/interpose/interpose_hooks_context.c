@@ -17,6 +17,7 @@ void setUp(void)
 void tearDown(void)
 {
     TEST_ASSERT_EQUAL_INT(0, got.wrong);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, got.pushed, "a context stays current");
     fake = (struct fake){.current = FIRST};
     memset(&got, 0, sizeof(got));
     cuDevicePrimaryCtxReset_v2(CARD);
@@ -102,6 +103,8 @@ static void test_a_wait_of_the_program_is_told_with_its_result(void)
     TEST_ASSERT_NULL(got.context);
     TEST_ASSERT_EQUAL_INT(1, got.wait_ends);
     TEST_ASSERT_TRUE(got.waited_well);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuCtxSynchronize_v2(FIRST));
+    TEST_ASSERT_EQUAL_PTR(FIRST, got.context);
     fake.result = CUDA_ERROR_LAUNCH_FAILED;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize());
     TEST_ASSERT_FALSE(got.waited_well);

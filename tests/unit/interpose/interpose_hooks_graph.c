@@ -15,12 +15,12 @@
 #include "interpose/route.h"
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
-#include "interpose/settings/log.h"
 
-#define MIB   (UINT64_C(1) << 20)
-#define GRAPH ((CUgraph)0x100)
-#define CHILD ((CUgraph)0x200)
-#define EXEC  ((CUgraphExec)0x300)
+#define MIB       (UINT64_C(1) << 20)
+#define GRAPH     ((CUgraph)0x100)
+#define CHILD     ((CUgraph)0x200)
+#define EXEC      ((CUgraphExec)0x300)
+#define CAPTURING ((CUstream)0x900)
 
 static struct device device;
 
@@ -37,14 +37,25 @@ static struct fake {
     uint64_t held, used; /* by the driver for graphs */
     uint64_t room;       /* that may be asked for */
     bool captures, inactive;
+    int arrays; /* that may still grow; -1: any number */
 } fake;
 
 static struct {
     uint64_t stack, asked;
-    int asks, graph_ends, launches, trims, flags, says, lends, awaits, rooms;
+    int asks, graph_ends, launches, trims, flags, says, lends, awaits, rooms, destroyed;
 } got;
 
 /* ---- the test's own library ---- */
+
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    if (fake.arrays == 0)
+        return NULL;
+    fake.arrays -= fake.arrays > 0;
+    return __real_realloc(memory, bytes);
+}
 
 bool route_active(void)
 {
@@ -156,8 +167,7 @@ bool capture_any(void)
 
 bool capture_takes(CUstream stream)
 {
-    (void)stream;
-    return false;
+    return fake.captures && stream == CAPTURING;
 }
 
 void refusal_say(struct device *of, enum refusal_of whose, uint64_t bytes)
@@ -174,11 +184,6 @@ void refusal_say_kept(struct device *of, uint64_t bytes)
 void lend_freed_somewhere(void)
 {
     got.lends++;
-}
-
-void log_error(const char *format, ...)
-{
-    (void)format;
 }
 
 atomic_bool events_on;
@@ -210,18 +215,26 @@ void streams_submit_end(void) {}
 
 /* ---- the driver ---- */
 
+/* Questions about a graph; `fails` is the one that the driver does not answer. */
+static enum question { NONE, COUNT, NODES, TYPE, ALLOC, CHILDREN } fails;
+
+static CUresult answer_to(enum question question)
+{
+    return question == fails ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+
 static CUresult CUDAAPI get_nodes(CUgraph graph, CUgraphNode *list, size_t *count)
 {
     *count = graph == CHILD ? 1 : node_count;
     for (size_t i = 0; list && i < *count; i++)
         list[i] = (CUgraphNode)(graph == CHILD ? 99 : i + 1);
-    return CUDA_SUCCESS;
+    return answer_to(list ? NODES : COUNT);
 }
 
 static CUresult CUDAAPI get_type(CUgraphNode node, CUgraphNodeType *type)
 {
     *type = (uintptr_t)node == 99 ? CU_GRAPH_NODE_TYPE_MEM_ALLOC : nodes[(uintptr_t)node - 1].type;
-    return CUDA_SUCCESS;
+    return answer_to(TYPE);
 }
 
 static CUresult CUDAAPI get_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params)
@@ -236,14 +249,14 @@ static CUresult CUDAAPI get_alloc(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *
     params->poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
     params->bytesize = (uintptr_t)node == 99 ? 64 * MIB : nodes[(uintptr_t)node - 1].bytes;
     params->dptr = 0;
-    return CUDA_SUCCESS;
+    return answer_to(ALLOC);
 }
 
 static CUresult CUDAAPI get_child(CUgraphNode node, CUgraph *child)
 {
     (void)node;
     *child = CHILD;
-    return CUDA_SUCCESS;
+    return answer_to(CHILDREN);
 }
 
 static CUresult CUDAAPI get_attribute(CUdevice card, CUgraphMem_attribute which, void *value)
@@ -267,6 +280,13 @@ static CUresult CUDAAPI instantiate(CUgraphExec *exec, CUgraph graph, unsigned l
     return CUDA_SUCCESS;
 }
 
+static CUresult CUDAAPI instantiate_with(CUgraphExec *exec, CUgraph graph,
+                                         CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+    params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return instantiate(exec, graph, 0);
+}
+
 static CUresult CUDAAPI launch(CUgraphExec exec, CUstream stream)
 {
     (void)exec, (void)stream;
@@ -283,6 +303,7 @@ static CUresult CUDAAPI update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdat
 static CUresult CUDAAPI destroy(CUgraphExec exec)
 {
     (void)exec;
+    got.destroyed++;
     return CUDA_SUCCESS;
 }
 
@@ -303,13 +324,15 @@ void setUp(void)
                                            .cuDeviceGetGraphMemAttribute = get_attribute,
                                            .cuDeviceGraphMemTrim = trim,
                                            .cuGraphInstantiateWithFlags = instantiate,
+                                           .cuGraphInstantiateWithParams = instantiate_with,
                                            .cuGraphLaunch = launch,
                                            .cuGraphExecUpdate_v2 = update,
                                            .cuGraphExecDestroy = destroy,
                                            .cuGraphAddNode = add_node};
-    fake = (struct fake){.room = 1024 * MIB};
+    fake = (struct fake){.room = 1024 * MIB, .arrays = -1};
     memset(&got, 0, sizeof(got));
     node_count = 0;
+    fails = NONE;
 }
 
 void tearDown(void)
@@ -329,6 +352,27 @@ static void make(void)
     CUgraphExec exec;
 
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphInstantiateWithFlags(&exec, GRAPH, 0));
+}
+
+/* What is not remembered could not be counted. The table is empty yet, and has to grow for the first graph.
+ */
+static void test_a_graph_that_cannot_be_remembered_is_refused(void)
+{
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = 0};
+    CUgraphExec exec;
+
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, MIB, 0, 0);
+    fake.arrays = 1; /* the list of its allocations */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphInstantiateWithFlags(&exec, GRAPH, 0));
+    TEST_ASSERT_EQUAL_INT(1, got.destroyed);
+    fake.arrays = 1;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphInstantiateWithParams(&exec, GRAPH, &params));
+    TEST_ASSERT_EQUAL_INT(CUDA_GRAPH_INSTANTIATE_ERROR, params.result_out);
+    TEST_ASSERT_EQUAL_INT(2, got.destroyed);
+    fake.arrays = -1;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphInstantiateWithParams(&exec, GRAPH, &params));
+    TEST_ASSERT_EQUAL_INT(CUDA_GRAPH_INSTANTIATE_SUCCESS, params.result_out);
+    TEST_ASSERT_EQUAL_INT(2, got.destroyed);
 }
 
 /* ---- tests ---- */
@@ -367,6 +411,23 @@ static void test_what_a_graph_allocates_is_asked_for_at_its_launch(void)
     TEST_ASSERT_EQUAL_INT(1, got.asks); /* another footprint */
 }
 
+/* It could not be counted at its launch. */
+static void test_a_graph_that_the_driver_does_not_describe_is_refused(void)
+{
+    CUgraphExec exec;
+
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
+    add(CU_GRAPH_NODE_TYPE_GRAPH, 0, 0, 0);
+    for (fails = COUNT; fails <= CHILDREN; fails++)
+        TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNKNOWN, cuGraphInstantiateWithFlags(&exec, GRAPH, 0));
+    fails = NONE;
+    make();
+    fails = ALLOC;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphExecUpdate_v2(EXEC, GRAPH, NULL));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_UINT64(96 * MIB, got.asked); /* as before the update */
+}
+
 static void test_a_launch_that_fails_gives_no_certainty(void)
 {
     add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
@@ -394,7 +455,8 @@ static void test_a_launch_without_room_trims_unless_there_is_a_capture(void)
     fake.captures = true;
     got.trims = 0;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(EXEC, NULL));
-    TEST_ASSERT_EQUAL_INT(0, got.trims); /* it might disturb the capture */
+    TEST_ASSERT_EQUAL_INT(0, got.trims);                                 /* it might disturb the capture */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, CAPTURING)); /* adds a node, takes nothing */
     fake.room = 1024 * MIB;
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL)); /* no lock is left taken */
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuDeviceGraphMemTrim(0));
@@ -423,8 +485,10 @@ static void test_nodes_that_wait_for_flags_are_told(void)
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_a_graph_that_cannot_be_remembered_is_refused);
     RUN_TEST(test_the_largest_stack_of_a_graphs_kernels_is_asked_for);
     RUN_TEST(test_what_a_graph_allocates_is_asked_for_at_its_launch);
+    RUN_TEST(test_a_graph_that_the_driver_does_not_describe_is_refused);
     RUN_TEST(test_a_launch_that_fails_gives_no_certainty);
     RUN_TEST(test_a_launch_without_room_trims_unless_there_is_a_capture);
     RUN_TEST(test_nodes_that_wait_for_flags_are_told);

@@ -22,7 +22,7 @@
 
 #define ATTRIBUTE(name) CU_POINTER_ATTRIBUTE_##name
 
-atomic_bool memops_synchronous, events_on;
+atomic_bool memops_synchronous;
 _Thread_local uint16_t owner_current;
 _Thread_local uint32_t owner_stack;
 
@@ -163,13 +163,6 @@ int ipc_close(CUdeviceptr address)
 void owner_enter(void *return_address)
 {
     (void)return_address;
-}
-
-struct recording_event *events_slot(void)
-{
-    static struct recording_event event;
-
-    return &event;
 }
 
 void events_publish(struct recording_event *slot)

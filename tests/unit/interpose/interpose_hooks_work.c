@@ -20,7 +20,7 @@
 #define THREAD_KEY 0x800
 #define CARD       4
 
-atomic_bool events_on, rebind_pending;
+atomic_bool rebind_pending;
 _Thread_local uintptr_t streams_last, streams_thread = THREAD_KEY;
 _Thread_local uint16_t owner_current = 6;
 _Thread_local uint32_t owner_stack = 7;
@@ -34,7 +34,7 @@ static char driver_function, hook_function;
 static struct fake {
     CUresult result; /* the driver's */
     CUstreamCaptureStatus status, status_after;
-    bool foreign, capturing, inactive, unlimited, no_device, only_card, bad_rules, knows_pid;
+    bool foreign, capturing, inactive, unlimited, no_device, only_card, bad_rules, knows_pid, roomy;
     /* what happened */
     char order[32]; /* one letter for each call */
     uintptr_t key;
@@ -136,7 +136,7 @@ bool device_check_rules(void)
 struct account_view account_view(struct account *account)
 {
     TEST_ASSERT_EQUAL_PTR(&device.account, account);
-    return (struct account_view){.room = 300};
+    return (struct account_view){.room = fake.roomy ? 3000 : 300};
 }
 
 uint64_t pools_reclaimable(CUdevice ordinal)
@@ -156,15 +156,10 @@ void refusal_note_full(int ordinal, uint64_t bytes)
     fake.full_bytes = bytes;
 }
 
-struct recording_event *events_slot(void)
-{
-    fake.notes++;
-    return &fake.noted;
-}
-
 void events_publish(struct recording_event *slot)
 {
-    (void)slot;
+    fake.notes++;
+    fake.noted = *slot;
 }
 
 void rebind_pending_now(void)
@@ -491,7 +486,9 @@ static void test_free_and_total_are_those_of_the_limit(void)
     TEST_ASSERT_EQUAL_UINT64(5000, total);
     TEST_ASSERT_EQUAL_INT(0, cuDeviceTotalMem_v2(NULL, CARD));
     atomic_store(&device.limit, 10000); /* more than the card has */
-    cuMemGetInfo_v2(NULL, &total);
+    fake.roomy = true;
+    cuMemGetInfo_v2(&free_bytes, &total);
+    TEST_ASSERT_EQUAL_UINT64(1050, free_bytes);
     TEST_ASSERT_EQUAL_UINT64(8000, total);
     cuDeviceTotalMem_v2(&total, CARD);
     TEST_ASSERT_EQUAL_UINT64(8000, total);

@@ -284,6 +284,7 @@ static void test_wait_takes_what_is_there_at_once(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, 0));
     TEST_ASSERT_EQUAL_UINT64(1000, ledger_lease(ledger));
     TEST_ASSERT_FALSE(read_entry(ledger, 0).waiting);
+    TEST_ASSERT_FALSE(ledger_is_waited_for(ledger));
     TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 10, UINT64_MAX));
 }
 
@@ -320,6 +321,7 @@ static void test_wait_ends_after_its_time(void)
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 401, 3));
     const struct ledger_entry entry = read_entry(holder, ledger->slot);
     TEST_ASSERT_FALSE(entry.waiting);
+    TEST_ASSERT_FALSE(ledger_is_waited_for(holder));
     TEST_ASSERT_EQUAL_UINT64(0, entry.asked);
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(3, entry.waited_ms);
     TEST_ASSERT_EQUAL_UINT64(600, test_sum(ledger));
@@ -597,7 +599,10 @@ static void test_one_that_is_first_and_does_not_take_its_memory_is_passed_over(v
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0), *holder = test_join(JOB, 0);
     struct ledger_slot *first = &other->file->slots[other->slot];
+    struct ledger_turn turn = {.ticket = 2};
 
+    ledger_watch_head(ledger, &turn, 1, true);
+    TEST_ASSERT_EQUAL_UINT64(0, turn.passed); /* it has had no time yet */
     ledger->job->tickets = 1;
     atomic_store(&first->waits_for, 400);
     atomic_store(&first->ticket, 1);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 #include <unity.h>
 
 #include "interpose/account/drivers_pools.h"
@@ -17,7 +18,6 @@
 #include "interpose/recorded.h"
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
-#include "interpose/settings/log.h"
 #include "ledger_support.h"
 
 #define PAGE    LIMIT_PAGE
@@ -31,24 +31,18 @@ static struct ledger *neighbour;
 static struct pool pools[2]; /* one on the card, one elsewhere */
 static struct options options;
 static atomic_uint_fast64_t truth, idle, drivers_idle;
-static atomic_int pushed;
+static atomic_int pushed, followed;
 static int cards;
 static pthread_t thread;
 static bool is_listening;
 
 /* ---- the rest of the library ---- */
 
-atomic_bool events_on;
 _Thread_local uint16_t owner_current;
 
 const struct options *library_options(void)
 {
     return &options;
-}
-
-struct recording_event *events_slot(void)
-{
-    return NULL;
 }
 
 void events_publish(struct recording_event *slot)
@@ -72,17 +66,6 @@ bool capture_any(void)
     return false;
 }
 
-void log_error(const char *format, ...)
-{
-    (void)format;
-}
-
-const char *size_format(uint64_t bytes, char text[SIZE_TEXT])
-{
-    (void)bytes;
-    return text;
-}
-
 bool thread_start(void *(*run)(void *argument), void *argument)
 {
     is_listening = pthread_create(&thread, NULL, run, argument) == 0;
@@ -98,6 +81,7 @@ bool device_is_unlimited(const struct device *device)
 void device_follow_job(struct device *device)
 {
     (void)device;
+    atomic_fetch_add(&followed, 1);
 }
 
 struct device *device_listed(CUdevice ordinal)
@@ -258,7 +242,9 @@ static void test_a_neighbour_gets_what_it_asks_for_and_no_more(void)
     hold(LIMIT - CONTEXT, 20 * PAGE, 8 * PAGE);
     lend_start(&card);
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend_beside(neighbour, PAGE, 0));
+    const int before = atomic_load(&followed);
     TEST_ASSERT_TRUE(ledger_ask(neighbour, 4 * PAGE, 60000));
+    TEST_ASSERT_GREATER_THAN_INT(before, atomic_load(&followed)); /* the job's max may be another now */
     TEST_ASSERT_EQUAL_UINT64(16 * PAGE, atomic_load(&idle));
     TEST_ASSERT_EQUAL_UINT64(8 * PAGE, atomic_load(&drivers_idle));
     TEST_ASSERT_EQUAL_UINT64(LIMIT - 4 * PAGE, ledger_lease(card.ledger));
@@ -279,9 +265,34 @@ static void test_without_a_context_nothing_is_lent(void)
     TEST_ASSERT_EQUAL_UINT64(PAGE, atomic_load(&idle));
 }
 
+/* What it has leased beyond that goes back. */
+static void test_without_a_context_a_question_lowers_the_lease(void)
+{
+    TEST_ASSERT_TRUE(account_take(&card.account, 3 * PAGE));
+    account_settle(&card.account, 3 * PAGE, true, false);
+    const uint64_t used = account_known(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(card.ledger, used + 5 * PAGE));
+    lend_listen(&card);
+    ledger_ask(neighbour, PAGE, 60000);
+    TEST_ASSERT_EQUAL_UINT64(used, ledger_lease(card.ledger));
+}
+
+/* Such a process may hold handles. Its thread does not lend, so a free lowers the lease at once. */
+static void test_without_a_context_a_free_lowers_the_lease(void)
+{
+    hold(30 * PAGE, 0, 0);
+    account_give(&card.account, 20 * PAGE, false);
+    atomic_fetch_sub(&truth, 20 * PAGE);
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT + 30 * PAGE, ledger_lease(card.ledger));
+    lend_freed(&card);
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT + 10 * PAGE, ledger_lease(card.ledger));
+}
+
 /* A free is lent at once while a process of the job waits, and costs nothing while none does. */
 static void test_a_free_is_told_only_if_another_waits(void)
 {
+    hold(30 * PAGE, 10 * PAGE, 0);
+    lend_start(&card);
     const uint32_t before = questions(card.ledger);
 
     lend_freed(&card);
@@ -290,6 +301,8 @@ static void test_a_free_is_told_only_if_another_waits(void)
     atomic_store(&card.ledger->job->waiting, 1);
     lend_freed(&card);
     TEST_ASSERT_NOT_EQUAL(before, questions(card.ledger));
+    while (atomic_load(&idle)) /* until the thread has lent all of it */
+        usleep(1000);
 }
 
 /* ---- the borrower ---- */
@@ -315,7 +328,13 @@ static void test_what_can_never_fit_is_asked_of_nobody(void)
     }
     TEST_ASSERT_EQUAL_UINT32(before, questions(neighbour));
     TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
+    struct loan loan = loan_of(LIMIT - CONTEXT - 10 * PAGE); /* fits once our idle memory is given back */
+    lend_more(&loan);
+    lend_end(&loan);
+    TEST_ASSERT_NOT_EQUAL(before, questions(neighbour));
 }
+
+static uint64_t asked_for;
 
 static void *lend_all(void *unused)
 {
@@ -323,6 +342,7 @@ static void *lend_all(void *unused)
 
     (void)unused;
     if (ledger_listen(neighbour, &bytes)) {
+        asked_for = bytes;
         ledger_settle(neighbour, 0);
         ledger_answer(neighbour, bytes);
     }
@@ -341,9 +361,64 @@ static void test_what_is_missing_is_asked_of_the_neighbour(void)
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&lender, NULL, lend_all, NULL));
     TEST_ASSERT_TRUE(lend_more(&loan));
     pthread_join(lender, NULL);
+    TEST_ASSERT_EQUAL_UINT64(40 * PAGE, asked_for); /* and no more */
     TEST_ASSERT_TRUE(account_take(&card.account, loan.need));
     account_settle(&card.account, loan.need, false, false);
     lend_end(&loan);
+}
+
+static void test_a_wait_in_vain_leaves_nothing_awaited(void)
+{
+    struct loan loan = loan_of(LIMIT - CONTEXT);
+
+    options.wait = 0.001;
+    account_view(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
+    TEST_ASSERT_FALSE(lend_more(&loan));
+    lend_end(&loan);
+    TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
+}
+
+/* There is room, and still the request fails: the budget is not what is short. */
+static void test_a_request_that_was_not_denied_is_not_tried_for_ever(void)
+{
+    struct loan loan = loan_of(PAGE);
+
+    account_view(&card.account);
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    TEST_ASSERT_FALSE(lend_more(&loan));
+    lend_end(&loan);
+}
+
+static void test_the_wait_for_a_full_card_has_one_end_for_all_tries(void)
+{
+    struct lend_wait wait = {.until = 1};
+
+    options.wait = 60;
+    TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, PAGE));
+    TEST_ASSERT_EQUAL_UINT64(1, wait.until);
+}
+
+/* How much a context takes is not known, so that any idle memory may help. */
+static void test_for_a_context_others_are_asked_for_what_they_have(void)
+{
+    const uint32_t before = questions(neighbour);
+
+    card.total = 4 * ACCOUNT_CONTEXT_GUESS;
+    ledger_publish(neighbour, &(struct ledger_figures){.used = PAGE, .cached = PAGE, .limit = LIMIT});
+    lend_on_card(card.ordinal, 0);
+    TEST_ASSERT_EQUAL_UINT32(before + 2, questions(neighbour)); /* what it has, and for that */
+}
+
+static void test_our_own_idle_memory_is_not_asked_of_others(void)
+{
+    uint64_t bytes;
+
+    hold(20 * PAGE, 5 * PAGE, 0);
+    ledger_publish(neighbour, &(struct ledger_figures){.used = TOTAL, .cached = TOTAL, .limit = LIMIT});
+    lend_on_card(card.ordinal, TOTAL - CONTEXT - 10 * PAGE);
+    TEST_ASSERT_TRUE(ledger_listen(neighbour, &bytes));
+    TEST_ASSERT_EQUAL_UINT64(5 * PAGE, bytes); /* 10 are missing on the card */
 }
 
 /* The whole card may be asked for, and not a page more. */
@@ -367,9 +442,16 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_neighbour_gets_what_it_asks_for_and_no_more);
     RUN_TEST(test_without_a_context_nothing_is_lent);
+    RUN_TEST(test_without_a_context_a_question_lowers_the_lease);
+    RUN_TEST(test_without_a_context_a_free_lowers_the_lease);
     RUN_TEST(test_a_free_is_told_only_if_another_waits);
     RUN_TEST(test_what_can_never_fit_is_asked_of_nobody);
     RUN_TEST(test_what_is_missing_is_asked_of_the_neighbour);
+    RUN_TEST(test_a_wait_in_vain_leaves_nothing_awaited);
+    RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
+    RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
+    RUN_TEST(test_for_a_context_others_are_asked_for_what_they_have);
+    RUN_TEST(test_our_own_idle_memory_is_not_asked_of_others);
     RUN_TEST(test_a_full_card_is_asked_for_no_more_than_it_has);
     return UNITY_END();
 }

@@ -2,14 +2,11 @@
  * of its own, because the mode is decided once; the rest of the library is the test's own. */
 #include "interpose/library.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <unity.h>
 
+#include "apart.h"
 #include "interpose/account/device.h"
 #include "interpose/account/measure.h"
 #include "interpose/base/process.h"
@@ -21,12 +18,12 @@
 #include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
+#include "log_fake.h"
 
 static struct fake {
     struct options options;
     bool bad_options, no_atexit, no_atfork, is_copy, no_mark;
     char order[32]; /* one letter for each call */
-    char said[256];
     int log_level;
 } fake;
 static atomic_int mark;
@@ -76,15 +73,6 @@ bool options_any_limit(const struct options *options)
 void log_set(enum options_log level)
 {
     fake.log_level = (int)level;
-}
-
-void log_error(const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(fake.said, sizeof(fake.said), format, arguments);
-    va_end(arguments);
 }
 
 void device_setup(const struct options *options)
@@ -167,23 +155,6 @@ void recorder_after_fork(void)
 
 /* ---- helpers ---- */
 
-/* Runs a test in a child, which begins without a mode. */
-static void apart(void (*test)(void))
-{
-    int status = 0;
-
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        if (TEST_PROTECT())
-            test();
-        fflush(stdout);
-        _exit(Unity.CurrentTestFailed ? 1 : 0);
-    }
-    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, status, "see the line above");
-}
-
 void setUp(void)
 {
     fake = (struct fake){.options = {.pool = true, .decay = 5, .deferred = true, .log = OPTIONS_LOG_INFO}};
@@ -237,7 +208,7 @@ static void bad_options(void)
 {
     fake.bad_options = true;
     expect_mode(LIBRARY_REFUSE);
-    TEST_ASSERT_NOT_NULL(strstr(fake.said, "max is wrong; CUDA is refused"));
+    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "max is wrong; CUDA is refused"));
     TEST_ASSERT_EQUAL_STRING("", fake.order);
     TEST_ASSERT_FALSE(library_cuda_started());
 }
@@ -246,7 +217,7 @@ static void no_exit_handler(void)
 {
     fake.no_atexit = true;
     expect_mode(LIBRARY_REFUSE);
-    TEST_ASSERT_NOT_NULL(strstr(fake.said, "CUDA is refused"));
+    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "CUDA is refused"));
 }
 
 static void test_the_options_decide_whether_anything_is_done(void)
@@ -268,7 +239,7 @@ static void guard_on(void)
     fake.options.guard = true;
     TEST_ASSERT_TRUE_MESSAGE(library_options()->decay == 0, "freed memory is unmapped at once");
     TEST_ASSERT_TRUE(library_options()->deferred);
-    TEST_ASSERT_EQUAL_STRING("", fake.said);
+    TEST_ASSERT_EQUAL_STRING("", log_fake_errors);
 }
 
 static void fill_on(void)
@@ -282,7 +253,7 @@ static void guard_without_pool(void)
 {
     fake.options = (struct options){.guard = true};
     expect_mode(LIBRARY_PASS);
-    TEST_ASSERT_EQUAL_STRING("guard and fill have no effect with pool=off", fake.said);
+    TEST_ASSERT_EQUAL_STRING("guard and fill have no effect with pool=off\n", log_fake_errors);
 }
 
 static void test_guard_and_fill_change_other_options(void)
@@ -353,7 +324,7 @@ static void no_fork_handler(void)
     expect_mode(LIBRARY_ON);
     TEST_ASSERT_FALSE(library_cuda_started());
     expect_mode(LIBRARY_REFUSE);
-    TEST_ASSERT_NOT_NULL(strstr(fake.said, "CUDA is refused"));
+    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "CUDA is refused"));
 }
 
 static void test_a_forked_child_passes_all_calls_through(void)

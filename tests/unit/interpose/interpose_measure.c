@@ -116,6 +116,12 @@ static nvml_return fake_processes(nvml_device device, unsigned *count, struct nv
     return NVML_OK;
 }
 
+static nvml_return fake_memory(nvml_device device, struct nvml_memory *memory)
+{
+    *memory = (struct nvml_memory){.total = 80 * MB, .free = 30 * MB, .used = 50 * MB};
+    return device == CARD ? NVML_OK : NVML_NOT_SUPPORTED;
+}
+
 static void add(unsigned pid, unsigned long long bytes)
 {
     list[listed++] = (struct nvml_process){.pid = pid, .used = bytes};
@@ -176,7 +182,27 @@ static bool gone_again(void)
         return false;
     listed = 0;
     add(77, 5 * MB);
-    return measures(0); /* we are known, and hold nothing */
+    return answers(-ENOENT); /* we have no context any more, and may hold memory all the same */
+}
+
+/* It was listed before: not to be is no sign that NVML is blind. */
+static bool gone_while_its_context_ends(void)
+{
+    outside_containers = true;
+    atomic_store(&card.present, true);
+    return gone_again();
+}
+
+/* A number that was only recognized may have been another's. */
+static bool gone_in_a_container(void)
+{
+    measure_ready();
+    atomic_store(&card.present, true);
+    add(5151, 60 * MB);
+    if (!measures(60 * MB))
+        return false;
+    listed = 0;
+    return answers(-ESRCH);
 }
 
 static bool newcomer_in_a_container(void)
@@ -195,7 +221,7 @@ static bool newcomer_outside_containers(void)
     outside_containers = true;
     measure_ready();
     add(5151, 60 * MB);
-    return measures(0); /* another process: ours would be listed under its own number */
+    return answers(-ENOENT); /* another process: ours would be listed under its own number */
 }
 
 static bool not_listed_with_a_context(void)
@@ -415,6 +441,15 @@ static bool everyone(void)
     return measure_all(&card, &bytes) == -ENODATA;
 }
 
+static bool free_on_card(void)
+{
+    struct measure_card unknown = {.uuid = "GPU-9"};
+    uint64_t bytes = 1;
+
+    return measure_free(&unknown, &bytes) == -ENODATA && bytes == 0 && measure_free(&card, &bytes) == 0 &&
+           bytes == 30 * MB;
+}
+
 /* Signals of the host program go to the host program's threads only. */
 static volatile sig_atomic_t handled_on_main;
 
@@ -481,6 +516,8 @@ static bool small_stack(void)
 
 CASE(test_our_own_entries_are_added_up, listed_under_own_number)
 CASE(test_a_process_that_is_not_listed_any_more_holds_nothing, gone_again)
+CASE(test_a_process_whose_context_ends_is_not_taken_for_a_blind_nvml, gone_while_its_context_ends)
+CASE(test_in_a_container_not_to_be_listed_any_more_is_a_blind_nvml, gone_in_a_container)
 CASE(test_in_a_container_the_only_newcomer_is_us, newcomer_in_a_container)
 CASE(test_outside_of_containers_a_newcomer_is_somebody_else, newcomer_outside_containers)
 CASE(test_a_process_with_a_context_that_is_not_listed_is_no_empty_one, not_listed_with_a_context)
@@ -504,6 +541,7 @@ CASE(test_a_child_forked_while_the_thread_is_stuck_measures_for_itself, fork_whi
 CASE(test_a_forked_child_is_another_process, fork_after_a_question)
 CASE(test_a_child_does_not_wait_for_a_start_that_hangs_in_its_parent, fork_during_a_start_that_hangs)
 CASE(test_all_processes_are_added_up_if_all_have_figures, everyone)
+CASE(test_free_memory_is_that_of_a_known_card, free_on_card)
 CASE(test_signals_stay_with_the_host_program, signals_stay_with_the_host)
 
 static void test_a_question_fits_on_a_small_stack(void)
@@ -520,10 +558,13 @@ int main(void)
                                .count = fake_count,
                                .handle_by_index = fake_handle_by_index,
                                .handle_by_uuid = fake_handle_by_uuid,
-                               .processes = fake_processes};
+                               .processes = fake_processes,
+                               .memory = fake_memory};
     UNITY_BEGIN();
     RUN_TEST(test_our_own_entries_are_added_up);
     RUN_TEST(test_a_process_that_is_not_listed_any_more_holds_nothing);
+    RUN_TEST(test_a_process_whose_context_ends_is_not_taken_for_a_blind_nvml);
+    RUN_TEST(test_in_a_container_not_to_be_listed_any_more_is_a_blind_nvml);
     RUN_TEST(test_in_a_container_the_only_newcomer_is_us);
     RUN_TEST(test_outside_of_containers_a_newcomer_is_somebody_else);
     RUN_TEST(test_a_process_with_a_context_that_is_not_listed_is_no_empty_one);
@@ -546,6 +587,7 @@ int main(void)
     RUN_TEST(test_a_forked_child_is_another_process);
     RUN_TEST(test_a_child_does_not_wait_for_a_start_that_hangs_in_its_parent);
     RUN_TEST(test_all_processes_are_added_up_if_all_have_figures);
+    RUN_TEST(test_free_memory_is_that_of_a_known_card);
     RUN_TEST(test_signals_stay_with_the_host_program);
     RUN_TEST(test_a_child_forked_while_the_thread_is_stuck_measures_for_itself);
     RUN_TEST(test_a_question_fits_on_a_small_stack);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unity.h>
@@ -12,7 +11,7 @@
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
 #include "interpose/see/events.h"
-#include "interpose/settings/log.h"
+#include "log_fake.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define SPAN (1024 * MIB)
@@ -21,7 +20,6 @@ static const char contexts[128]; /* addresses to be contexts; those from 100 on 
 #define CONTEXT(i) ((CUcontext)(uintptr_t)&contexts[i])
 
 static struct options options;
-static char line[512]; /* the last that was said */
 
 static struct fake {
     CUcontext current;
@@ -276,27 +274,9 @@ uint64_t account_room(struct account *account)
     return 50 * MIB;
 }
 
-atomic_bool events_on = true;
-
-struct recording_event *events_slot(void)
-{
-    static struct recording_event slot;
-
-    return &slot;
-}
-
 void events_publish(struct recording_event *slot)
 {
     got.gone = *slot;
-}
-
-void log_info(const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(line, sizeof(line), format, arguments);
-    va_end(arguments);
 }
 
 /* ---- tests ---- */
@@ -315,10 +295,11 @@ void setUp(void)
                                            .cuMemAlloc_v2 = allocate};
     options = (struct options){.pool = true, .deferred = true, .decay = 5, .slack.permille = 30};
     pools_setup(&options);
+    atomic_store(&events_on, true);
     fake = (struct fake){.free = 100 * MIB, .grant = true, .admit = true};
     memset(&got, 0, sizeof(got));
     memset(idle, 0, sizeof(idle));
-    line[0] = '\0';
+    log_fake_clear();
 }
 
 /* Ends all contexts, so that each test begins with no pool. */
@@ -345,6 +326,7 @@ static void test_each_context_has_one_pool_and_is_found_by_address(void)
     TEST_ASSERT_EQUAL_UINT64(30, got.slack);
     TEST_ASSERT_EQUAL_INT(0, got.distrusts); /* one context alone */
     TEST_ASSERT_EQUAL_PTR(first, pools_current());
+    TEST_ASSERT_EQUAL_PTR(first, pools_of(first->vmm.base));
     struct pool *second = open_on(1);
     TEST_ASSERT_TRUE(second && second != first);
     TEST_ASSERT_EQUAL_INT(2, got.opened);
@@ -371,11 +353,11 @@ static void test_a_context_without_a_pool(void)
     TEST_ASSERT_NULL(open_on(63)); /* its card cannot be named */
     fake.open = -ENOTSUP;
     TEST_ASSERT_NULL(open_on(0));
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, "no virtual memory management"), line);
-    line[0] = '\0';
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_infos, "no virtual memory management"), log_fake_infos);
+    log_fake_clear();
     fake.open = -ENOMEM;
     TEST_ASSERT_NULL(open_on(0));
-    TEST_ASSERT_EQUAL_STRING("", line); /* said once */
+    TEST_ASSERT_EQUAL_STRING("", log_fake_infos); /* said once */
     TEST_ASSERT_NULL(pools_current_if_open());
     TEST_ASSERT_EQUAL_INT(0, got.opened);
 }
@@ -657,10 +639,10 @@ static void test_the_report_is_for_level_info_and_a_child_has_no_pools(void)
 {
     open_on(5);
     pools_report();
-    TEST_ASSERT_EQUAL_STRING("", line);
+    TEST_ASSERT_EQUAL_STRING("", log_fake_infos);
     options.log = OPTIONS_LOG_INFO;
     pools_report();
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(line, "pool of device 5: "), line);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_infos, "pool of device 5: "), log_fake_infos);
     pools_after_fork();
     TEST_ASSERT_EQUAL_INT(0, visited(pools_each));
     TEST_ASSERT_NULL(pools_current_if_open());

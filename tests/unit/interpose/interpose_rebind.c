@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <link.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unity.h>
@@ -17,7 +16,7 @@
 #include "interpose/hook/hooks.h"
 #include "interpose/library.h"
 #include "interpose/pool/streams.h"
-#include "interpose/settings/log.h"
+#include "log_fake.h"
 
 #define DEEP    (RTLD_NOW | RTLD_DEEPBIND)
 #define OBJECTS 6
@@ -44,7 +43,7 @@ static struct fake {
     void (*load)(void); /* what the next dlopen does to the objects; NULL: it fails */
     bool driver_loaded, nvml_loaded;
     struct link_map *maps;
-    char past[64], said[256];
+    char past[64];
     int expected_unseen, touched, errors_cleared, written, opened_apart;
 } fake;
 
@@ -216,15 +215,6 @@ void device_each(void (*visit)(struct device *device))
     visit(&device);
 }
 
-void log_error(const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(fake.said, sizeof(fake.said), format, arguments);
-    va_end(arguments);
-}
-
 /* ---- helpers ---- */
 
 /* Loads an object behind the others that calls cuMemAlloc_v2. */
@@ -254,6 +244,7 @@ static void open_deep(void (*load)(void))
 
 void setUp(void)
 {
+    log_fake_clear();
     fake = (struct fake){.driver_loaded = true};
     memset(objects, 0, sizeof(objects));
     add("program", &drivers, false); /* bound before, by its own wish */
@@ -382,19 +373,20 @@ static void test_an_object_that_cannot_be_bound_is_said_and_counted(void)
 {
     open_deep(load_unfinished); /* another thread still loads it: bound later */
     TEST_ASSERT_EQUAL_STRING("plugin.so", fake.past);
-    TEST_ASSERT_EQUAL_STRING("", fake.said);
+    TEST_ASSERT_EQUAL_STRING("", log_fake_errors);
     TEST_ASSERT_EQUAL_INT(1, fake.expected_unseen);
     setUp();
     library_limited = false; /* without a limit there is nothing to warn of */
     open_deep(load_unwritable);
-    TEST_ASSERT_EQUAL_STRING("", fake.said);
+    TEST_ASSERT_EQUAL_STRING("", log_fake_errors);
     TEST_ASSERT_EQUAL_STRING("plugin.so", fake.past);
     library_limited = true;
     setUp();
     open_deep(load_unwritable);
     TEST_ASSERT_EQUAL_STRING("plugin.so", fake.past);
     TEST_ASSERT_EQUAL_INT(1, fake.expected_unseen);
-    TEST_ASSERT_NOT_NULL(strstr(fake.said, "plugin.so is loaded with RTLD_DEEPBIND and cannot be bound"));
+    TEST_ASSERT_NOT_NULL(
+        strstr(log_fake_errors, "plugin.so is loaded with RTLD_DEEPBIND and cannot be bound"));
     TEST_ASSERT_EQUAL_INT(0, fake.touched);
 }
 
@@ -429,7 +421,7 @@ static void test_a_namespace_of_its_own_cannot_be_bound(void)
     maps[0].l_next = &maps[1];
     TEST_ASSERT_EQUAL_PTR(&handle_place, rebind_dlmopen(LM_ID_NEWLM, "/x.so", RTLD_NOW, NULL).address);
     TEST_ASSERT_EQUAL_STRING_MESSAGE("/x.so", fake.past, "it may load a driver later");
-    TEST_ASSERT_EQUAL_STRING("", fake.said);
+    TEST_ASSERT_EQUAL_STRING("", log_fake_errors);
     maps[0].l_name = cuda; /* before the object itself in the list */
     TEST_ASSERT_EQUAL_UINT64(1, rebind_dlmopen(LM_ID_NEWLM, "/y.so", RTLD_NOW, NULL).decided);
     TEST_ASSERT_EQUAL_STRING("/y.so", fake.past);

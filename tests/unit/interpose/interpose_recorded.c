@@ -24,7 +24,6 @@
 #define EVENTS 32
 #define IDLE   700
 
-atomic_bool events_on;
 static struct options options = {.group = "nightly"};
 static struct device device = {.ordinal = 1};
 
@@ -34,7 +33,7 @@ static struct fake {
     int start_rc, starts, syncs, stops, named, uuids_asked;
     char named_uuid[RULES_UUID_TEXT];
     uint64_t named_total;
-    struct live_row rows[4];
+    struct live_row rows[5];
     size_t row_count;
     const char *question;
     char answer[INQUIRY_ANSWER];
@@ -138,15 +137,10 @@ void blocks_each(void (*visit)(const struct block *block, void *argument), void 
     }
 }
 
-struct recording_event *events_slot(void)
-{
-    fake.noted_count++;
-    return &fake.noted;
-}
-
 void events_publish(struct recording_event *slot)
 {
-    (void)slot;
+    fake.noted_count++;
+    fake.noted = *slot;
 }
 
 bool live_row(size_t index, struct live_row *row)
@@ -449,12 +443,15 @@ static void test_owners_are_told_with_what_is_idle(void)
         (struct live_row){.device = 1, .kind = RECORDING_ASYNC, .bytes = 50, .blocks = 1, .peak = 60};
     fake.rows[2] = (struct live_row){.device = 0, .kind = RECORDING_VMM, .peak = 70}; /* all freed */
     fake.rows[3] = (struct live_row){.device = 0, .kind = 99, .blocks = 1};
-    fake.row_count = 4;
+    fake.rows[4] =
+        (struct live_row){.device = 1, .kind = RECORDING_MALLOC, .bytes = 100, .blocks = 1, .peak = 100};
+    fake.row_count = 5;
     TEST_ASSERT_EQUAL_STRING("1\t500\t2\t900\tmalloc\tcuDNN\tforward\n"
                              "1\t50\t1\t60\tasync\tprogram\t\n"
                              "0\t0\t1\t0\tother\tprogram\t\n"
+                             "1\t100\t1\t100\tmalloc\tprogram\t\n"
                              "0\t2000\t0\t0\tidle\tgpucap\t\n"
-                             "1\t1501\t0\t0\tidle\tgpucap\t\n"
+                             "1\t1401\t0\t0\tidle\tgpucap\t\n"
                              "1\t200\t0\t0\tidle\tdriver\t\n"
                              "1\t300\t0\t0\tcontext\tdriver\t\n",
                              ask("owners"));

@@ -310,15 +310,15 @@ static void note_kind(enum recording_kind kind, uint64_t address, uint64_t bytes
         .head.type = RECORDING_ALLOC, .kind = (uint8_t)kind, .address = address, .bytes = bytes});
 }
 
-/* The pool grows between the last look at the rings and the driver's answer. */
+/* The pool grows just after the driver's first answer, and before the next look at the rings. */
 static void measure_growing(void (*used)(int device, uint64_t bytes, uint64_t idle))
 {
     static bool grown;
 
+    used(0, grown ? 300 : 200, RECORDER_UNKNOWN);
     if (!grown)
         events_note_bytes(RECORDING_GROW, 0, 100, 100);
     grown = true;
-    used(0, 300, RECORDER_UNKNOWN);
 }
 
 static void test_what_a_pool_takes_during_a_measurement_is_not_the_contexts(void)
@@ -650,6 +650,22 @@ static void test_blocks_that_are_live_already_come_first(void)
     recording_decode_free(&r);
 }
 
+/* A process that does nothing while it is recorded has its contexts all the same. */
+static void test_what_contexts_hold_already_is_measured_at_the_beginning(void)
+{
+    const struct recorder_settings settings = {
+        .file = path, .job = "", .list_live = list, .sample = measure_300};
+    size_t at = 0;
+
+    TEST_ASSERT_EQUAL_INT(0, recorder_open(&settings, why));
+    recorder_close();
+    struct recording_decode r = decode();
+    const struct recording_event *event = recording_decode_next(&r, &at, RECORDING_CONTEXT);
+    TEST_ASSERT_NOT_NULL(event);
+    TEST_ASSERT_EQUAL_UINT64(300 - 10 - 7, event->bytes); /* less what idles, and the block */
+    recording_decode_free(&r);
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -678,6 +694,7 @@ int main(void)
     RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
     RUN_TEST(test_start_and_stop_and_start);
     RUN_TEST(test_blocks_that_are_live_already_come_first);
+    RUN_TEST(test_what_contexts_hold_already_is_measured_at_the_beginning);
     snprintf(path, sizeof(path), "%s/recording", folder);
     unlink(path);
     rmdir(folder);

@@ -2,7 +2,6 @@
  * pools and clock are the test's own; only the options are real. */
 #include "interpose/refusal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,14 +15,13 @@
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
 #include "interpose/see/recorder.h"
-#include "interpose/settings/log.h"
+#include "log_fake.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 static struct options options;
 static struct device device;
 static struct pool pools[2]; /* of card 0 and of card 1 */
-static char lines[2048];     /* all that was said */
 
 /* What the rest of the library says. */
 static struct fake {
@@ -72,17 +70,6 @@ bool process_is_copy(void)
 const struct options *library_options(void)
 {
     return &options;
-}
-
-void log_error(const char *format, ...)
-{
-    const size_t used = strlen(lines);
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(lines + used, sizeof(lines) - used - 1, format, arguments);
-    va_end(arguments);
-    strcat(lines, "\n");
 }
 
 bool device_job_binds(const struct device *of)
@@ -205,11 +192,10 @@ void pool_apart_end(struct pool_apart *apart)
     apart->of[RECORDING_APART_JOINED] = apart->whole;
 }
 
-atomic_bool events_on;
 _Thread_local uint16_t owner_current = 7;
 _Thread_local uint32_t owner_stack = 8;
 
-static void note_event(const struct recording_event *event)
+void events_publish(struct recording_event *event)
 {
     got.notes++;
     if (event->head.type == RECORDING_APART)
@@ -217,18 +203,6 @@ static void note_event(const struct recording_event *event)
     else
         got.refusal = *event;
     got.refused_first = got.refused_first || (event->head.type == RECORDING_APART && got.refusal.head.type);
-}
-
-struct recording_event *events_slot(void)
-{
-    static struct recording_event slot;
-
-    return &slot;
-}
-
-void events_publish(struct recording_event *slot)
-{
-    note_event(slot);
 }
 
 void events_wake(void)
@@ -270,12 +244,12 @@ void setUp(void)
     pools[1].ordinal = 1;
     atomic_store(&events_on, false);
     memset(&got, 0, sizeof(got));
-    lines[0] = '\0';
+    log_fake_clear();
 }
 
 void tearDown(void)
 {
-    lines[0] = '\0';
+    log_fake_clear();
     fake.ms += 10000;
     refusal_say(&device, REFUSAL_PROGRAM, MIB); /* takes the count of what was not said */
 }
@@ -289,8 +263,8 @@ static void in_ledger(void)
 
 static void expect_said(const char *text)
 {
-    TEST_ASSERT_EQUAL_STRING(text, lines);
-    lines[0] = '\0';
+    TEST_ASSERT_EQUAL_STRING(text, log_fake_errors);
+    log_fake_clear();
 }
 
 /* The first refusal of a process also names the commands that explain it. */
@@ -317,29 +291,30 @@ static void test_one_line_a_second_with_the_number_of_those_without(void)
 static void test_each_kind_of_refusal_has_its_line(void)
 {
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-    lines[0] = '\0';
+    log_fake_clear();
     refusal_say(&device, REFUSAL_PROGRAM, 63 * MIB); /* of the same size up to a factor of two */
     refusal_say(&device, REFUSAL_ASYNC, 32 * MIB);   /* in the same words */
     expect_said("");
     refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
     expect_said("out of memory on device 0: asked for 64M, 4M left of 512M (max) (and 2 refusals before)\n");
     refusal_say(&device, REFUSAL_GRAPH, 64 * MIB);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, "on device 0: a graph needs 64M, "), lines);
-    lines[0] = '\0';
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "on device 0: a graph needs 64M, "),
+                                 log_fake_errors);
+    log_fake_clear();
     device.ordinal = 1;
     refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
     expect_said("out of memory on device 1: asked for 64M, 4M left of 512M (max)\n");
     in_ledger();
     fake.job_binds = true;
     refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, "on device 1: asked for 64M, "), lines);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "on device 1: asked for 64M, "), log_fake_errors);
 }
 
 static void test_the_number_of_refusals_without_a_line_is_said_at_the_end(void)
 {
     for (int i = 0; i < 3; i++)
         refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-    lines[0] = '\0';
+    log_fake_clear();
     TEST_ASSERT_NOT_NULL(at_exit);
     fake.is_copy = true;
     at_exit(); /* a forked child says nothing of its parent's */
@@ -383,9 +358,9 @@ static void test_names_the_setting_and_its_place(void)
             TEST_ASSERT_EQUAL_INT(0, rules_parse(cases[i].ceiling, &options.ceiling, &why));
         fake.job_binds = cases[i].job;
         fake.ms += 1000;
-        lines[0] = '\0';
+        log_fake_clear();
         refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(lines, cases[i].expected), lines);
+        TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, cases[i].expected), log_fake_errors);
     }
 }
 
@@ -493,6 +468,8 @@ static void expect_kind(enum recording_limit own, bool job, uint64_t bytes, enum
     fake.job_binds = job;
     refusal_say(&device, REFUSAL_PROGRAM, bytes);
     TEST_ASSERT_EQUAL_UINT(expected, got.refusal.limit);
+    /* The limit that applies to the process alone may be less than the job's. */
+    TEST_ASSERT_EQUAL_UINT64(expected == RECORDING_LIMIT_JOB ? got.entry.limit : 0, got.refusal.address);
 }
 
 static void test_a_recording_says_whose_limit_it_was(void)
@@ -519,7 +496,7 @@ static void test_a_full_card_and_memory_kept_for_others_are_told_apart(void)
     expect_said("out of memory on device 0: asked for 0 bytes; the driver refused it, or memory came free "
                 "too late: max "
                 "leaves 0 bytes, the card has 8M free\n");
-    lines[0] = '\0';
+    log_fake_clear();
     fake.kept = 64 * MIB;
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_PROGRAM, 4 * MIB);

@@ -10,11 +10,11 @@
 
 #include "interpose/account/limit.h"
 #include "interpose/account/mappings.h"
+#include "interpose/base/sums.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/refusal.h"
-#include "interpose/settings/log.h"
 
 #define CARDS   2
 #define PAGE    LIMIT_PAGE
@@ -29,28 +29,32 @@
 
 static struct device cards[CARDS];
 static struct fake {
-    CUdevice current;             /* card of the current context; -1: no context */
-    CUdevice stream_card;         /* of STREAM */
-    CUdevice pool_card;           /* of POOL */
-    int find;                     /* what device_find returns */
-    bool limited[CARDS];          /* others have no limit */
-    bool guarded[CARDS];          /* other jobs have a min there */
-    bool only;                    /* the program sees one card */
-    bool captures;                /* STREAM captures */
-    bool old_driver;              /* cannot tell a stream's card */
-    CUresult may_allocate;        /* the driver's answer to a request that never fits */
-    uint64_t truth[CARDS];        /* used, by the driver */
-    uint64_t idle[CARDS];         /* of that, in our pools */
-    uint64_t pool_idle, reserved; /* of the driver's pool */
-    uint64_t lent;                /* the next lend_more frees so much on card 0 */
-    uint64_t admits;              /* admissions that succeed */
+    CUdevice current;                     /* card of the current context; -1: no context */
+    CUdevice stream_card;                 /* of STREAM */
+    CUdevice pool_card;                   /* of POOL */
+    int find;                             /* what device_find returns */
+    bool limited[CARDS];                  /* others have no limit */
+    bool guarded[CARDS];                  /* other jobs have a min there */
+    bool only;                            /* the program sees one card */
+    bool captures;                        /* STREAM captures */
+    bool old_driver;                      /* cannot tell a stream's card */
+    CUresult may_allocate;                /* the driver's answer to a request that never fits */
+    uint64_t truth[CARDS];                /* used, by the driver */
+    uint64_t idle[CARDS];                 /* of that, in our pools */
+    uint64_t busy[CARDS];                 /* of that, behind work */
+    uint64_t pool_idle, reserved, growth; /* of the driver's pool; growth: since the last look */
+    uint64_t lent;                        /* the next lend_more frees so much on card 0 */
+    uint64_t admits;                      /* admissions that succeed */
+    uint64_t left;                        /* bytes of a block of a destroyed pool */
 } fake;
 static struct got {
-    int probes, refusals, kept, loans, ends, freed[CARDS], freed_somewhere, pushed, maps;
+    int probes, refusals, kept, loans, ends, freed[CARDS], listens[CARDS], freed_somewhere, pushed, maps,
+        waits[CARDS], queries;
     struct device *refused_on;
     enum refusal_of whose;
     uint64_t refused;
     uint64_t admitted[CARDS];
+    uint64_t left[CARDS]; /* of what destroyed pools held */
 } got;
 
 /* ---- the rest of the library ---- */
@@ -63,11 +67,6 @@ _Atomic uint64_t pool_given_back;
 enum library_mode library_begin(void)
 {
     return LIBRARY_ON;
-}
-
-void log_error(const char *format, ...)
-{
-    (void)format;
 }
 
 void *__real_mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);
@@ -138,7 +137,7 @@ uint64_t pools_idle_on(CUdevice ordinal)
 
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
 {
-    const uint64_t given = bytes < fake.idle[ordinal] ? bytes : fake.idle[ordinal];
+    const uint64_t given = sums_smaller(bytes, fake.idle[ordinal] - fake.busy[ordinal]);
 
     if (given) {
         fake.idle[ordinal] -= given;
@@ -156,19 +155,24 @@ struct pool *pools_current_if_open(void)
 
 void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument)
 {
-    (void)visit, (void)argument;
+    static struct pool pools[CARDS] = {{.ordinal = 0}, {.ordinal = 1}};
+
+    for (int i = CARDS; i-- > 0;)
+        visit(&pools[i], argument);
 }
 
 int pool_wait(struct pool *pool, bool *more)
 {
-    (void)pool, (void)more;
-    return -ENOENT;
+    got.waits[pool->ordinal]++;
+    fake.busy[pool->ordinal] = 0;
+    *more = false;
+    return 0;
 }
 
 bool fence_done(struct fence *fence, uint64_t epoch)
 {
     (void)fence, (void)epoch;
-    return true;
+    return false;
 }
 
 CUcontext pools_owner_if_green(CUcontext context)
@@ -214,6 +218,11 @@ bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
 {
     (void)wait, (void)ordinal, (void)bytes;
     return false;
+}
+
+void lend_listen(struct device *device)
+{
+    got.listens[device->ordinal]++;
 }
 
 void lend_freed(struct device *device)
@@ -267,7 +276,7 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
 uint64_t drivers_pools_growth(struct drivers_pool *pool)
 {
     (void)pool;
-    return 0;
+    return fake.growth;
 }
 
 uint64_t drivers_pools_reserved(struct drivers_pool *pool)
@@ -280,6 +289,17 @@ uint64_t drivers_pools_idle(struct drivers_pool *pool)
 {
     (void)pool;
     return fake.pool_idle;
+}
+
+struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address)
+{
+    return (struct drivers_pools_left){1, address == 0x9000 ? fake.left : 0};
+}
+
+void drivers_pools_left_end(const struct drivers_pools_left *block)
+{
+    TEST_ASSERT_EQUAL_INT(0, got.freed_somewhere); /* who is told of the free finds it */
+    got.left[block->ordinal] += block->bytes;
 }
 
 /* ---- the driver ---- */
@@ -326,7 +346,6 @@ static CUresult context_of_stream(CUstream stream, CUcontext *context)
 }
 
 static CUdevice below;
-
 static CUresult push(CUcontext context)
 {
     got.pushed++;
@@ -353,6 +372,7 @@ static CUresult memory_info(size_t *free_bytes, size_t *total)
 static CUresult query(CUstream stream)
 {
     (void)stream;
+    got.queries++;
     return CUDA_SUCCESS;
 }
 
@@ -451,6 +471,7 @@ static void test_a_request_is_charged_to_its_card_until_it_is_freed(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_MANAGED, PAGE, 8));
     TEST_ASSERT_EQUAL_UINT64(2 * PAGE, charged(1));
     TEST_ASSERT_EQUAL_UINT64(2 * PAGE, charged(0));
+    TEST_ASSERT_EQUAL_INT(1, got.listens[1]); /* the card may have no context */
     TEST_ASSERT_EQUAL_UINT64(PAGE, cards[0].account.hidden);
     release(1, BLOCKS_HANDLE, PAGE + 1, 7, CUDA_SUCCESS);
     TEST_ASSERT_EQUAL_UINT64(0, charged(1));
@@ -462,9 +483,22 @@ static void test_a_request_is_charged_to_its_card_until_it_is_freed(void)
     TEST_ASSERT_EQUAL_UINT64(0, charged(0));
     TEST_ASSERT_EQUAL_UINT64(0, blocks_count());
     release(0, BLOCKS_ARRAY, 0, 7, CUDA_ERROR_INVALID_VALUE); /* no block of ours */
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          take_on(1, BLOCKS_HANDLE, PAGE + 1, 7, CUDA_ERROR_INVALID_VALUE));
+    TEST_ASSERT_EQUAL_INT(2, got.freed[1]); /* it was leased for the driver's call */
     TEST_ASSERT_EQUAL_INT(0, got.freed_somewhere);
     release(0, BLOCKS_LINEAR, 0, 0x9000, CUDA_SUCCESS); /* of the driver's pool */
     TEST_ASSERT_EQUAL_INT(1, got.freed_somewhere);
+}
+
+static void test_a_block_of_a_destroyed_pool_leaves_with_its_free(void)
+{
+    fake.left = PAGE;
+    release(0, BLOCKS_LINEAR, 0, 0x9000, CUDA_ERROR_INVALID_VALUE);
+    release(0, BLOCKS_HANDLE, 0, 0x9000, CUDA_ERROR_INVALID_VALUE);
+    TEST_ASSERT_EQUAL_UINT64(0, got.left[1]);
+    release(0, BLOCKS_LINEAR, 0, 0x9000, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(PAGE, got.left[1]);
 }
 
 static void test_the_limit_is_taken_to_the_last_page_and_no_further(void)
@@ -508,6 +542,8 @@ static void test_refusals_leave_nothing_behind(void)
         TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, PAGE, 2));
     for (int i = 0; i < 5000; i++)
         TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNKNOWN, take_on(1, BLOCKS_HANDLE, PAGE, 2, CUDA_ERROR_UNKNOWN));
+    for (int i = 0; i < 5000; i++)
+        route_retained(3);                 /* no handle of ours */
     TEST_ASSERT_EQUAL_INT(maps, got.maps); /* the table has not grown */
     TEST_ASSERT_EQUAL_UINT64(1, blocks_count());
     TEST_ASSERT_EQUAL_UINT64(0, charged(1));
@@ -530,7 +566,7 @@ static void test_a_free_that_the_driver_refuses_keeps_the_block(void)
 static void test_a_handle_is_charged_until_its_last_hold_and_mapping_end(void)
 {
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 5, CUDA_SUCCESS));
-    route_mapped(MAPPED, PAGE, 5);
+    route_mapped(MAPPED, 5);
     route_retained(5);
     release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
     release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
@@ -559,9 +595,11 @@ static void test_idle_memory_goes_back_if_it_is_enough(void)
     release(0, BLOCKS_ARRAY, 2 * PAGE, 2, CUDA_SUCCESS);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 2));
     fake.idle[0] = 10 * PAGE;
-    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS,
-                          take(BLOCKS_ARRAY, 2 * PAGE, 3)); /* lacks a page, gets room for two */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * PAGE, 3)); /* lacks one, gets room for two */
     TEST_ASSERT_EQUAL_UINT64(8 * PAGE, fake.idle[0]);
+    fake.idle[0] = fake.idle[1] = fake.busy[0] = fake.busy[1] = 2 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * PAGE, 4)); /* behind work of this card */
+    TEST_ASSERT_TRUE(got.waits[0] == 1 && got.waits[1] == 0);
 }
 
 static void test_memory_of_other_processes_is_borrowed_before_a_refusal(void)
@@ -587,7 +625,7 @@ static void test_an_admission_ends_with_the_drivers_answer(void)
     fake.limited[0] = false;
     fake.guarded[0] = true;
     fake.admits = 3;
-    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 1));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE + 1, 1));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(0, BLOCKS_HANDLE, PAGE, 1, CUDA_SUCCESS));
     fake.stream_card = 0;
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
@@ -626,6 +664,26 @@ static void test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stre
     fake.captures = true; /* adds a node */
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(LIMIT, NULL, STREAM, &card));
     TEST_ASSERT_EQUAL_INT(ROUTE_CURRENT, card);
+    route_await_stream(STREAM);
+    TEST_ASSERT_EQUAL_INT(0, got.queries); /* that would disturb the capture */
+}
+
+static void test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle(void)
+{
+    struct route_ticket ticket;
+    CUdevice card;
+
+    TEST_ASSERT_EQUAL_UINT64(ROOM, account_view(&cards[1].account).room);
+    fake.growth = 2 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, STREAM, &card));
+    TEST_ASSERT_EQUAL_UINT64(ROOM - 2 * PAGE, account_room(&cards[1].account));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_enter_async(&ticket, PAGE, POOL, STREAM));
+    route_abandon(&ticket);
+    TEST_ASSERT_TRUE(cards[1].account.state.stale); /* the driver is asked before the next grant */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, ROOM - LIMIT_STEP + PAGE, 1, CUDA_SUCCESS));
+    fake.pool_idle = PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_async(2 * PAGE, POOL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, STREAM, &card));
 }
 
 static void test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused(void)
@@ -661,6 +719,8 @@ int main(void)
     RUN_TEST(test_memory_of_other_processes_is_borrowed_before_a_refusal);
     RUN_TEST(test_an_admission_ends_with_the_drivers_answer);
     RUN_TEST(test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream);
+    RUN_TEST(test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle);
     RUN_TEST(test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused);
+    RUN_TEST(test_a_block_of_a_destroyed_pool_leaves_with_its_free);
     return UNITY_END();
 }

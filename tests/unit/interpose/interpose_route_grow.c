@@ -14,8 +14,8 @@
 #include "interpose/recorded.h"
 #include "interpose/refusal.h"
 #include "interpose/see/events.h"
-#include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
+#include "ledger_support.h"
 
 #define CARDS   2
 #define PAGE    LIMIT_PAGE
@@ -40,15 +40,13 @@ static struct fake {
 static struct got {
     int said, kept, unknown, distrusts, loans, ends, listens, starts, exports, imports, pools_ends, made,
         ended;
-    int captures, uncharged, drivers_trims, pushed;
+    int captures, uncharged, drivers_trims, left_forgotten, pushed;
     enum refusal_of whose;
     uint64_t bytes, admitted, trimmed;
     uint64_t freed_kinds; /* of the events, one digit each */
 } got;
 
 /* ---- the rest of the library ---- */
-
-atomic_bool events_on = true;
 
 bool route_active(void)
 {
@@ -211,17 +209,6 @@ void refusal_say_kept(struct device *device, uint64_t bytes)
     got.bytes = bytes;
 }
 
-void log_error(const char *format, ...)
-{
-    (void)format;
-}
-
-const char *size_format(uint64_t bytes, char text[SIZE_TEXT])
-{
-    (void)bytes;
-    return text;
-}
-
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
 {
     (void)ordinal;
@@ -234,6 +221,11 @@ bool drivers_pools_trim(CUdevice ordinal)
     (void)ordinal;
     got.drivers_trims++;
     return true;
+}
+
+void drivers_pools_forget_left(void)
+{
+    got.left_forgotten++;
 }
 
 void pools_distrust(void)
@@ -306,13 +298,6 @@ void recorded_context_ended(CUcontext context)
     got.ended++;
 }
 
-struct recording_event *events_slot(void)
-{
-    static struct recording_event slot;
-
-    return &slot;
-}
-
 void events_publish(struct recording_event *slot)
 {
     TEST_ASSERT_EQUAL_INT(RECORDING_FREE, slot->head.type);
@@ -356,6 +341,7 @@ static CUresult memory_info(size_t *free_bytes, size_t *total)
 
 void setUp(void)
 {
+    atomic_store(&events_on, true);
     fake = (struct fake){.context = FIRST, .card_used = 10 * PAGE};
     got = (struct got){0};
     for (int i = 0; i < CARDS; i++) {
@@ -490,6 +476,21 @@ static void test_a_stack_grows_by_what_it_has_not(void)
     route_grow_abort(&growth);
 }
 
+static void test_a_heap_grows_by_what_it_has_not(void)
+{
+    struct route_growth growth;
+
+    make_context(0, FIRST);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_heap_begin(&growth, CU_LIMIT_MALLOC_HEAP_SIZE, 2 * PAGE));
+    route_grow_heap_end(&growth, CU_LIMIT_MALLOC_HEAP_SIZE, 2 * PAGE);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_heap_begin(&growth, CU_LIMIT_MALLOC_HEAP_SIZE, 3 * PAGE));
+    TEST_ASSERT_EQUAL_UINT64(PAGE, growth.bytes);
+    route_grow_abort(&growth);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_heap_begin(&growth, CU_LIMIT_PRINTF_FIFO_SIZE, 2 * PAGE));
+    TEST_ASSERT_EQUAL_UINT64(2 * PAGE, growth.bytes); /* that of printf is another */
+    route_grow_abort(&growth);
+}
+
 /* Without a limit, beside the min of another job. */
 static void test_an_admission_of_growth_ends(void)
 {
@@ -538,6 +539,8 @@ static void test_each_card_counts_its_own_contexts(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
     TEST_ASSERT_EQUAL_UINT64(LIMIT - GUESS - 8 * PAGE, room(0));
     TEST_ASSERT_EQUAL_INT(2, got.distrusts);
+    TEST_ASSERT_EQUAL_INT(3, got.listens); /* each process of a job can be asked */
+    TEST_ASSERT_EQUAL_INT(3, got.starts);
     route_context_end(FIRST);
     TEST_ASSERT_TRUE(cards[0].card.present);
     route_context_end(SECOND);
@@ -553,10 +556,41 @@ static void test_a_context_that_does_not_fit_is_forgotten(void)
     cards[0].account.charged = LIMIT + PAGE; /* and so is this process's own figure */
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, make_context(0, FIRST));
     TEST_ASSERT_EQUAL_UINT64(0, cards[0].context_bytes);
+    TEST_ASSERT_FALSE(cards[0].card.present);
     cards[0].account.charged = 0;
     fake.card_used = LIMIT; /* just fits */
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
     TEST_ASSERT_EQUAL_UINT64(GUESS, cards[0].context_bytes); /* others are on the card, too */
+}
+
+static uint64_t figure; /* the driver's, of this process */
+
+static int measure_figure(void *context, uint64_t *bytes)
+{
+    (void)context;
+    *bytes = figure;
+    return 0;
+}
+
+/* The job's other processes rely on the figure. */
+static void test_the_size_of_a_context_is_measured_while_there_is_one(void)
+{
+    test_begin();
+    struct ledger *ledger = test_join(JOB, LIMIT);
+    cards[0].ledger = cards[0].account.ledger = ledger;
+    cards[0].account.measure = measure_figure;
+    fake.card_used = LIMIT;
+    figure = 8 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, ledger->file->context_bytes);
+    cards[0].context_bytes = 0; /* as after the end of a third one */
+    figure = 16 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, ledger->file->context_bytes);
+    route_context_end(FIRST);
+    route_context_end(SECOND);
+    cards[0].ledger = cards[0].account.ledger = NULL;
+    test_end();
 }
 
 /* Memory of a context ends with it, and is noted as what it was. */
@@ -576,7 +610,7 @@ static void test_the_end_of_a_context_ends_its_memory_and_no_other(void)
     route_context_end(FIRST);
     TEST_ASSERT_EQUAL_INT(2, got.uncharged);
     TEST_ASSERT_EQUAL_UINT64(2, blocks_count());
-    TEST_ASSERT_TRUE(cards[0].card.present); /* the handle outlives it */
+    TEST_ASSERT_FALSE(cards[0].card.present); /* the handle outlives it, and counts by itself */
     TEST_ASSERT_TRUE(got.freed_kinds == 10 * RECORDING_MALLOC + RECORDING_ARRAY ||
                      got.freed_kinds == 10 * RECORDING_ARRAY + RECORDING_MALLOC);
     TEST_ASSERT_EQUAL_INT(1, got.pools_ends);
@@ -584,6 +618,9 @@ static void test_the_end_of_a_context_ends_its_memory_and_no_other(void)
     TEST_ASSERT_EQUAL_INT(1, got.imports);
     TEST_ASSERT_EQUAL_INT(1, got.captures);
     TEST_ASSERT_EQUAL_INT(1, got.ended);
+    TEST_ASSERT_EQUAL_INT(0, got.left_forgotten); /* the other context may have blocks of any pool */
+    route_context_end(OTHER);
+    TEST_ASSERT_EQUAL_INT(1, got.left_forgotten);
 }
 
 static void test_a_lower_limit_has_what_is_above_it_given_back(void)
@@ -606,10 +643,12 @@ int main(void)
     RUN_TEST(test_growth_lasts_until_its_context_ends);
     RUN_TEST(test_growth_beyond_the_limit_is_refused_or_borrowed);
     RUN_TEST(test_a_stack_grows_by_what_it_has_not);
+    RUN_TEST(test_a_heap_grows_by_what_it_has_not);
     RUN_TEST(test_an_admission_of_growth_ends);
     RUN_TEST(test_a_card_that_is_not_known_gets_nothing);
     RUN_TEST(test_each_card_counts_its_own_contexts);
     RUN_TEST(test_a_context_that_does_not_fit_is_forgotten);
+    RUN_TEST(test_the_size_of_a_context_is_measured_while_there_is_one);
     RUN_TEST(test_the_end_of_a_context_ends_its_memory_and_no_other);
     RUN_TEST(test_a_lower_limit_has_what_is_above_it_given_back);
     return UNITY_END();

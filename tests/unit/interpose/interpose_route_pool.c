@@ -13,7 +13,6 @@
 #include "interpose/refusal.h"
 #include "interpose/route_fill.h"
 #include "interpose/see/events.h"
-#include "interpose/settings/log.h"
 #include "interpose/share/ipc.h"
 
 #define MIB     (UINT64_C(1) << 20)
@@ -60,7 +59,6 @@ static struct got {
 static atomic_int mode = LIBRARY_ON;
 _Atomic(atomic_int *) library_state = &mode;
 _Thread_local bool pool_freed_pinned;
-atomic_bool events_on = true;
 static uint64_t given_back;
 
 enum library_mode library_begin(void)
@@ -294,24 +292,6 @@ void refusal_note_full(int ordinal, uint64_t bytes)
     got.full++;
 }
 
-void log_info(const char *format, ...)
-{
-    (void)format;
-}
-
-const char *size_format(uint64_t bytes, char text[SIZE_TEXT])
-{
-    (void)bytes;
-    return text;
-}
-
-struct recording_event *events_slot(void)
-{
-    static struct recording_event slot;
-
-    return &slot;
-}
-
 void events_publish(struct recording_event *slot)
 {
     TEST_ASSERT_EQUAL_INT(RECORDING_FREE, slot->head.type);
@@ -346,6 +326,7 @@ static CUresult green_context_of(CUstream stream, CUcontext *primary, CUgreenCtx
 
 void setUp(void)
 {
+    atomic_store(&events_on, true);
     fake = (struct fake){.native = CUDA_ERROR_OUT_OF_MEMORY, .stream_context = HERE};
     got = (struct got){0};
     options = (struct options){.decay = 1};

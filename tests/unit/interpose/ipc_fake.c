@@ -109,7 +109,7 @@ static CUresult CUDAAPI export_chunk(void *fd, CUmemGenericAllocationHandle hand
                                      CUmemAllocationHandleType type, unsigned long long flags)
 {
     (void)handle, (void)type, (void)flags;
-    if (fails(&ipc_fake_fail_export))
+    if (ipc_fake_fail_export > 0 && atomic_fetch_sub(&ipc_fake_fail_export, 1) == 1)
         return CUDA_ERROR_UNKNOWN;
     *(int *)fd = memfd_create("chunk", MFD_CLOEXEC);
     return *(int *)fd < 0 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;

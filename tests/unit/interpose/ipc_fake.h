@@ -16,12 +16,13 @@
 #define IPC_FAKE_AT(i)    (IPC_FAKE_BASE + (uint64_t)(i)*0x10000)
 #define IPC_FAKE_PATIENCE 60000 /* ms, for what comes at once unless there is a fault */
 
-extern struct pool ipc_fake_pools[2]; /* of two contexts, on cards 0 and 1 */
-extern int ipc_fake_waits;            /* calls of pool_wait_all */
-extern int ipc_fake_opened;           /* calls of ipc_imports_open */
-extern atomic_int ipc_fake_fail_backing, ipc_fake_fail_uuid, ipc_fake_fail_export; /* so many calls fail */
-extern atomic_ulong ipc_fake_polls;                                                /* calls of poll */
-extern atomic_int ipc_fake_polling;                                                /* threads in poll now */
+extern struct pool ipc_fake_pools[2];                        /* of two contexts, on cards 0 and 1 */
+extern int ipc_fake_waits;                                   /* calls of pool_wait_all */
+extern int ipc_fake_opened;                                  /* calls of ipc_imports_open */
+extern atomic_int ipc_fake_fail_backing, ipc_fake_fail_uuid; /* so many calls fail */
+extern atomic_int ipc_fake_fail_export;                      /* the call of this number fails */
+extern atomic_ulong ipc_fake_polls;                          /* calls of poll */
+extern atomic_int ipc_fake_polling;                          /* threads in poll now */
 
 void ipc_fake_setup(void);
 

@@ -1,56 +1,53 @@
 # The modules of libgpucap.so, each alone: only the sources named here are linked, so that a test can stand in for the rest.
-set(interpose_dir ${CMAKE_SOURCE_DIR}/interpose)
 find_package(Threads REQUIRED)
 add_library(ledger_support OBJECT ledger_support.c)
 target_link_libraries(ledger_support PRIVATE gpucap_flags unity)
 
+# interpose_unit(NAME [LEDGER|MEMBERS] MODULES ... FAKES ... WRAP ...): the test NAME.c with these sources of
+# interpose/, these fakes (log: log_fake.c), and libc's functions that it replaces by its own __wrap_*. LEDGER: with the
+# ledger's sources; MEMBERS: also with ledger_support.c.
 function(interpose_unit name)
-  cmake_parse_arguments(U "LEDGER;DRIVER" "TIMEOUT" "MODULES" ${ARGN})
-  list(TRANSFORM U_MODULES PREPEND ${interpose_dir}/)
-  if(U_LEDGER)
+  cmake_parse_arguments(U "LEDGER;MEMBERS" "" "MODULES;FAKES;WRAP" ${ARGN})
+  list(TRANSFORM U_MODULES PREPEND ${CMAKE_SOURCE_DIR}/interpose/)
+  list(TRANSFORM U_FAKES APPEND _fake.c)
+  list(TRANSFORM U_WRAP PREPEND -Wl,--wrap=)
+  if(U_LEDGER OR U_MEMBERS)
     list(APPEND U_MODULES ${LEDGER_OBJECTS})
   endif()
-  if(U_DRIVER)
-    list(APPEND U_MODULES driver_fake.c)
+  if(U_MEMBERS)
+    list(APPEND U_MODULES $<TARGET_OBJECTS:ledger_support>)
   endif()
-  gpucap_test(${name} TIMEOUT ${U_TIMEOUT} LIBS gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS}
-    SOURCES ${name}.c ${U_MODULES})
+  gpucap_test(${name} LIBS gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} ${U_WRAP}
+    SOURCES ${name}.c ${U_MODULES} ${U_FAKES})
 endfunction()
 
 interpose_unit(interpose_size MODULES settings/size.c)
 interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
 interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c)
-interpose_unit(interpose_people MODULES settings/people.c)
-target_link_options(interpose_people PRIVATE -Wl,--wrap=fopen -Wl,--wrap=getuid -Wl,--wrap=getgid -Wl,--wrap=getegid -Wl,--wrap=getgroups)
-interpose_unit(interpose_log MODULES settings/log.c)
-target_link_options(interpose_log PRIVATE -Wl,--wrap=fstat -Wl,--wrap=statx)
-interpose_unit(interpose_library MODULES library.c)
-target_link_options(interpose_library PRIVATE -Wl,--wrap=atexit -Wl,--wrap=pthread_atfork)
+interpose_unit(interpose_people MODULES settings/people.c WRAP fopen getuid getgid getegid getgroups)
+interpose_unit(interpose_log MODULES settings/log.c WRAP fstat statx)
+interpose_unit(interpose_library MODULES library.c FAKES log WRAP atexit pthread_atfork)
 interpose_unit(interpose_limit MODULES account/limit.c)
 interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
-interpose_unit(interpose_account_job LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
-target_sources(interpose_account_job PRIVATE $<TARGET_OBJECTS:ledger_support>)
-interpose_unit(interpose_blocks MODULES account/blocks.c)
-interpose_unit(interpose_route LEDGER DRIVER MODULES route.c account/account.c account/blocks.c account/limit.c account/mappings.c
-  base/lock.c base/process.c)
-target_link_options(interpose_route PRIVATE -Wl,--wrap=mmap)
-interpose_unit(interpose_drivers_pools DRIVER MODULES account/drivers_pools.c base/lock.c base/process.c)
-interpose_unit(interpose_lend LEDGER DRIVER MODULES lend.c account/account.c account/limit.c base/lock.c base/process.c)
-target_sources(interpose_lend PRIVATE $<TARGET_OBJECTS:ledger_support>)
-interpose_unit(interpose_route_pool DRIVER MODULES route_pool.c base/lock.c base/process.c)
-interpose_unit(interpose_route_grow LEDGER DRIVER MODULES route_grow.c account/account.c account/blocks.c account/limit.c base/lock.c
-  base/process.c)
+interpose_unit(interpose_account_job MEMBERS MODULES account/account.c account/limit.c base/lock.c base/process.c)
+interpose_unit(interpose_blocks MODULES account/blocks.c account/mappings.c)
+interpose_unit(interpose_route LEDGER MODULES route.c account/account.c account/blocks.c account/limit.c account/mappings.c
+  base/lock.c base/process.c FAKES driver log WRAP mmap)
+interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c FAKES driver)
+interpose_unit(interpose_lend MEMBERS MODULES lend.c account/account.c account/limit.c base/lock.c base/process.c
+  settings/size.c FAKES driver events log)
+interpose_unit(interpose_route_pool MODULES route_pool.c base/lock.c base/process.c settings/size.c FAKES driver events log)
+interpose_unit(interpose_route_grow MEMBERS MODULES route_grow.c account/account.c account/blocks.c account/limit.c base/lock.c
+  base/process.c settings/size.c FAKES driver events log)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
-interpose_unit(interpose_device DRIVER MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
-  settings/rules.c settings/size.c)
-interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c)
-target_link_options(interpose_measure PRIVATE -Wl,--wrap=pthread_cond_timedwait)
-interpose_unit(interpose_decay DRIVER MODULES base/thread.c pool/decay.c)
+interpose_unit(interpose_device MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
+  settings/rules.c settings/size.c FAKES driver events log)
+interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c WRAP pthread_cond_timedwait)
+interpose_unit(interpose_decay MODULES base/thread.c pool/decay.c FAKES driver)
 interpose_unit(interpose_nvml MODULES driver/nvml.c)
-interpose_unit(interpose_nvml_told MODULES hook/hook_nvml.c account/limit.c settings/options.c settings/people.c settings/rules.c
-  settings/size.c)
-interpose_unit(interpose_elfslot MODULES driver/elfslot.c driver/elfsym.c)
-target_link_options(interpose_elfslot PRIVATE -Wl,--wrap=mprotect)
+interpose_unit(interpose_nvml_told MODULES hook/hook_nvml.c account/limit.c settings/options.c settings/people.c
+  settings/rules.c settings/size.c)
+interpose_unit(interpose_elfslot MODULES driver/elfslot.c driver/elfsym.c WRAP mprotect)
 foreach(kind now lazy)
   add_library(interpose_elfslot_${kind} MODULE interpose_elfslot_part.c)
   target_link_libraries(interpose_elfslot_${kind} PRIVATE gpucap_flags)
@@ -59,88 +56,75 @@ foreach(kind now lazy)
 endforeach()
 target_compile_definitions(interpose_elfslot PRIVATE ELFSLOT_NOW="$<TARGET_FILE:interpose_elfslot_now>"
   ELFSLOT_LAZY="$<TARGET_FILE:interpose_elfslot_lazy>")
-interpose_unit(interpose_elfsym MODULES driver/elfsym.c)
-target_link_options(interpose_elfsym PRIVATE -Wl,--wrap=dl_iterate_phdr)
-interpose_unit(interpose_resolve DRIVER MODULES hook/resolve.c)
-target_link_options(interpose_resolve PRIVATE -Wl,--wrap=dlopen -Wl,--wrap=dlerror)
-interpose_unit(interpose_rebind DRIVER MODULES hook/rebind.c)
-target_link_options(interpose_rebind PRIVATE -Wl,--wrap=dl_iterate_phdr -Wl,--wrap=dlinfo -Wl,--wrap=dlclose -Wl,--wrap=dlerror)
-interpose_unit(interpose_driver MODULES driver/driver.c)
-target_link_options(interpose_driver PRIVATE -Wl,--wrap=dladdr -Wl,--wrap=dlopen -Wl,--wrap=dlclose)
-interpose_unit(interpose_hooks_list DRIVER MODULES hook/hooks.c)
+interpose_unit(interpose_elfsym MODULES driver/elfsym.c WRAP dl_iterate_phdr)
+interpose_unit(interpose_resolve MODULES hook/resolve.c FAKES driver WRAP dlopen dlerror)
+interpose_unit(interpose_rebind MODULES hook/rebind.c FAKES driver log WRAP dl_iterate_phdr dlinfo dlclose dlerror)
+interpose_unit(interpose_driver MODULES driver/driver.c WRAP dladdr dlopen dlclose)
+interpose_unit(interpose_hooks_list MODULES hook/hooks.c FAKES driver)
 interpose_unit(interpose_hooks_stderr MODULES hook/hook_stderr.c)
 interpose_unit(interpose_hooks_nvtx MODULES hook/hook_nvtx.c)
-interpose_unit(interpose_capture DRIVER MODULES pool/capture.c base/lock.c base/process.c)
-interpose_unit(interpose_vmm DRIVER MODULES pool/vmm.c route_fill.c)
-interpose_unit(interpose_pools DRIVER MODULES pool/pools.c base/lock.c base/process.c settings/size.c)
-interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c)
-target_sources(interpose_hooks_memory PRIVATE hooks_fake.c)
-interpose_unit(interpose_hooks_pointer DRIVER MODULES hook/hook_pointer.c hook/hook_ipc.c hook/pointer.c)
-interpose_unit(interpose_hooks_work DRIVER MODULES hook/hook_work.c hook/memops.c hook/hook_info.c hook/hook_find.c hook/seen.c)
-interpose_unit(interpose_hooks_context DRIVER MODULES hook/hook_context.c hook/hook_growth.c base/lock.c base/process.c)
-target_sources(interpose_hooks_context PRIVATE context_fake.c)
+interpose_unit(interpose_capture MODULES pool/capture.c base/lock.c base/process.c FAKES driver)
+interpose_unit(interpose_vmm MODULES pool/vmm.c route_fill.c FAKES driver)
+interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c settings/size.c FAKES driver events log)
+interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c FAKES driver events hooks)
+interpose_unit(interpose_hooks_map MODULES hook/hook_map.c FAKES driver)
+interpose_unit(interpose_hooks_pointer MODULES hook/hook_pointer.c hook/hook_ipc.c hook/pointer.c FAKES driver events)
+interpose_unit(interpose_hooks_work MODULES hook/hook_work.c hook/memops.c hook/hook_info.c hook/hook_find.c hook/seen.c
+  FAKES driver events)
+interpose_unit(interpose_hooks_context MODULES hook/hook_context.c hook/hook_growth.c base/lock.c base/process.c
+  FAKES driver context)
 interpose_unit(interpose_api_calls MODULES hook/api.c)
 target_compile_definitions(interpose_api_calls PRIVATE GPUCAP_VERSION="test")
-interpose_unit(interpose_hooks_graph DRIVER MODULES hook/hook_graph.c account/graphs.c account/limit.c base/lock.c base/process.c)
+interpose_unit(interpose_hooks_graph MODULES hook/hook_graph.c account/graphs.c account/limit.c base/lock.c base/process.c
+  FAKES driver log WRAP realloc)
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
-interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c settings/size.c)
-target_link_options(interpose_refusal PRIVATE -Wl,--wrap=clock_gettime,--wrap=atexit)
+interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c
+  settings/size.c FAKES events log WRAP clock_gettime atexit)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
-interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c base/process.c)
-interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
-  see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
+interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c
+  base/process.c)
+interpose_unit(interpose_recorder MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c
+  see/recorder_names.c see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c
+  settings/size.c)
 target_link_libraries(interpose_recorder PRIVATE recording_decode gpucap_zstd)
 interpose_unit(interpose_names MODULES see/recorder_names.c)
-interpose_unit(interpose_recorded DRIVER MODULES recorded.c)
-target_link_options(interpose_recorded PRIVATE -Wl,--wrap=atexit)
+interpose_unit(interpose_recorded MODULES recorded.c FAKES driver events WRAP atexit)
 interpose_unit(interpose_stacks MODULES see/stacks.c base/lock.c base/process.c)
-interpose_unit(interpose_events MODULES see/events.c base/lock.c base/process.c)
-target_link_options(interpose_events PRIVATE -Wl,--wrap=syscall -Wl,--wrap=pthread_setspecific)
-interpose_unit(interpose_base MODULES base/lock.c base/process.c base/thread.c)
-target_link_options(interpose_base PRIVATE -Wl,--wrap=pthread_create -Wl,--wrap=pthread_detach -Wl,--wrap=pthread_mutex_timedlock
-  -Wl,--wrap=madvise -Wl,--wrap=getpid)
+interpose_unit(interpose_events MODULES see/events.c base/lock.c base/process.c WRAP syscall pthread_setspecific)
+interpose_unit(interpose_base MODULES base/lock.c base/process.c base/thread.c WRAP pthread_create
+  pthread_mutex_timedlock madvise getpid)
 interpose_unit(interpose_write MODULES see/recording_write.c)
 target_link_libraries(interpose_write PRIVATE gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
-interpose_unit(interpose_ipc_wire MODULES share/ipc_wire.c)
-target_link_options(interpose_ipc_wire PRIVATE -Wl,--wrap=geteuid)
-interpose_unit(interpose_ipc_thread MODULES share/ipc_thread.c base/lock.c base/thread.c)
-target_link_options(interpose_ipc_thread PRIVATE -Wl,--wrap=atexit -Wl,--wrap=pthread_atfork -Wl,--wrap=pthread_timedjoin_np)
+interpose_unit(interpose_ipc_wire MODULES share/ipc_wire.c WRAP geteuid)
+interpose_unit(interpose_ipc_thread MODULES share/ipc_thread.c base/lock.c base/thread.c WRAP atexit pthread_atfork
+  pthread_timedjoin_np)
 interpose_unit(interpose_ipc_exports MODULES share/ipc_exports.c base/lock.c base/process.c)
 foreach(part "" _peers)
-  interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c share/ipc_broker.c
-    share/ipc_exports.c share/ipc_page.c share/ipc_source.c share/ipc_thread.c share/ipc_wire.c)
-  target_sources(interpose_ipc${part} PRIVATE ipc_fake.c)
-  target_link_options(interpose_ipc${part} PRIVATE -Wl,--wrap=poll)
+  interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c
+    share/ipc_broker.c share/ipc_exports.c share/ipc_page.c share/ipc_source.c share/ipc_thread.c share/ipc_wire.c
+    FAKES ipc WRAP poll)
 endforeach()
 # A forked child starts the thread again.
 set_property(TEST interpose_ipc APPEND PROPERTY ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 die_after_fork=0")
 
 # The ledger, in several processes.
 foreach(part "" _members _card _wait _files _death)
-  interpose_unit(interpose_ledger${part} LEDGER)
-  target_sources(interpose_ledger${part} PRIVATE $<TARGET_OBJECTS:ledger_support>)
+  interpose_unit(interpose_ledger${part} MEMBERS)
 endforeach()
 target_link_options(interpose_ledger_card PRIVATE -Wl,--wrap=clock_gettime)
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
 
-# What blocks, pools and owners are known.
-target_sources(interpose_blocks PRIVATE ${interpose_dir}/account/mappings.c)
 interpose_unit(interpose_live MODULES see/live.c)
-foreach(name ffi cudart same) # the path of the last is as long as the test's
+
+# Libraries through which interpose_owner calls. The path of `same` is as long as the test's; that of `more` begins with it.
+foreach(name ffi cudart same more samurai)
   add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
   target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)
   set_target_properties(interpose_owner_${name} PROPERTIES OUTPUT_NAME ${name}_long)
   add_dependencies(interpose_owner interpose_owner_${name})
+  string(TOUPPER OWNER_${name} macro)
+  target_compile_definitions(interpose_owner PRIVATE ${macro}="$<TARGET_FILE:interpose_owner_${name}>")
 endforeach()
-foreach(name more samurai) # the path of the first begins with the test's
-  add_library(interpose_owner_${name} MODULE interpose_owner_passes.c)
-  target_link_libraries(interpose_owner_${name} PRIVATE gpucap_flags)
-  add_dependencies(interpose_owner interpose_owner_${name})
-endforeach()
-set_target_properties(interpose_owner_more PROPERTIES PREFIX "" SUFFIX "")
+set_target_properties(interpose_owner_more PROPERTIES PREFIX "" OUTPUT_NAME interpose_owner_more SUFFIX "")
 set_target_properties(interpose_owner_samurai PROPERTIES OUTPUT_NAME samurai)
-target_compile_definitions(interpose_owner PRIVATE OWNER_MORE="$<TARGET_FILE:interpose_owner_more>"
-  OWNER_SAMURAI="$<TARGET_FILE:interpose_owner_samurai>")
-target_compile_definitions(interpose_owner PRIVATE OWNER_FFI="$<TARGET_FILE:interpose_owner_ffi>"
-  OWNER_CUDART="$<TARGET_FILE:interpose_owner_cudart>" OWNER_SAME="$<TARGET_FILE:interpose_owner_same>")

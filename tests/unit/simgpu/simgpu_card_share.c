@@ -106,6 +106,8 @@ static int hold_some(void *arg)
     struct meeting *m = arg;
     char c = 0;
     CHECK(sim_card_open() == 0 && sim_card_charge(0, 10 * MIB) == 0 && sim_card_charge(1, MIB) == 0);
+    sim_card_enter(0);
+    sim_card_enter(1);
     CHECK(write(m->ready[1], &c, 1) == 1);
     return read(m->go[0], &c, 1) == 1 ? 0 : 1;
 }
@@ -118,6 +120,8 @@ static int see_neighbour_and_its_death(void *arg)
     pid_t other = spawn(hold_some, m);
     CHECK(read(m->ready[0], &c, 1) == 1 && sim_card_open() == 0);
     CHECK(sim_card_charge(0, MIB) == 0 && sim_card_used(0) == 11 * MIB && sim_card_used(1) == MIB);
+    CHECK(sim_card_processes(0, list, 4) == 1); /* this process has no context yet */
+    sim_card_enter(0);
     CHECK(sim_card_processes(0, list, 4) == 2 && sim_card_processes(0, list, 1) == 2 &&
           sim_card_processes(1, list, 4) == 1);
     CHECK(list[0].pid == other && list[0].bytes == MIB);

@@ -86,7 +86,7 @@ static void test_a_card_is_found_by_each_of_its_names(void)
                           nvmlDeviceGetIndex((nvmlDevice_t)(void *)&index, &index));
 }
 
-/* A neighbour that holds 5 MiB of card 0 until it is killed. */
+/* A neighbour with a context that holds 5 MiB of card 0 until it is killed. */
 static pid_t start_neighbour(void)
 {
     int ready[2];
@@ -95,7 +95,10 @@ static pid_t start_neighbour(void)
     pid_t pid = fork();
     TEST_ASSERT_TRUE(pid >= 0);
     if (!pid) {
-        if (sim_card_open() || sim_card_charge(0, 5 * MIB) || write(ready[1], &c, 1) != 1)
+        if (sim_card_open() || sim_card_charge(0, 5 * MIB))
+            _exit(1);
+        sim_card_enter(0);
+        if (write(ready[1], &c, 1) != 1)
             _exit(1);
         for (;;)
             pause();
@@ -257,6 +260,7 @@ static void test_others_can_appear_together_with_this_process(void)
     TEST_ASSERT_EQUAL_UINT(0, count);
     TEST_ASSERT_EQUAL_INT(0, sim_card_open());
     TEST_ASSERT_EQUAL_INT(0, sim_card_charge(1, 3 * MIB));
+    sim_card_enter(1);
     count = 0;
     TEST_ASSERT_EQUAL_INT(NVML_ERROR_INSUFFICIENT_SIZE,
                           nvmlDeviceGetComputeRunningProcesses_v3(device(1), &count, NULL));
@@ -269,6 +273,7 @@ static void test_others_can_appear_together_with_this_process(void)
             TEST_ASSERT_TRUE(list[i].pid != list[j].pid);
     }
     sim_card_uncharge(1, 3 * MIB);
+    sim_card_leave(1);
     TEST_ASSERT_EQUAL_INT(NVML_SUCCESS, start_with(NULL));
 }
 

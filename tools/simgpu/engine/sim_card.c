@@ -245,7 +245,7 @@ int sim_card_processes(int card, struct sim_card_process *out, int max)
     sim_card_file_reap(&state.file);
     for (int i = 0; i < sim_card_file_slots(&state.file); i++) {
         const struct sim_card_slot *slot = &state.file.shared->slot[i];
-        if (!slot->pid || (!slot->bytes[card] && !slot->contexts[card]))
+        if (!slot->pid || !slot->contexts[card])
             continue;
         if (found < max)
             out[found] = (struct sim_card_process){.pid = (pid_t)slot->pid, .bytes = slot->bytes[card]};

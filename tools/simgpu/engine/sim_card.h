@@ -39,7 +39,8 @@ void sim_card_leave(int card);
 
 uint64_t sim_card_used(int card);                /* by all living processes */
 uint64_t sim_card_own(int card, uint64_t *most); /* by this process; *most is its highest value so far */
-/* Lists up to max processes that use the card. Returns their number. */
+/* Lists up to max processes that have a context on the card: as on a real card, memory alone does not put a
+ * process on the list. Returns their number. */
 int sim_card_processes(int card, struct sim_card_process *out, int max);
 
 /* Call in a child after fork(): drops the inherited slot, which belongs to the parent. */

@@ -10,6 +10,7 @@
 
 #define TIMES_THE_CARD 4                   /* addresses: a chunk that is added later needs new ones */
 #define MOST_ADDRESSES (UINT64_C(1) << 40) /* of a pool on a card */
+#define LEAST_SLOTS    32
 #define HOST_ADDRESSES (UINT64_C(1) << 36) /* of the pool of host memory */
 
 uint64_t sim_chunk_round(uint64_t size)
@@ -63,20 +64,20 @@ static unsigned int slots_of(const struct CUmemPoolHandle_st *pool)
     return chunks_for(card < MOST_ADDRESSES / TIMES_THE_CARD ? card * TIMES_THE_CARD : MOST_ADDRESSES);
 }
 
+/* Takes fewer addresses where they are limited, as ThreadSanitizer does. */
 static bool has_addresses(struct CUmemPoolHandle_st *pool)
 {
-    const unsigned int slots = slots_of(pool);
-
     if (pool->start)
         return true;
-    pool->chunks = calloc(slots, sizeof(*pool->chunks));
-    pool->start = pool->chunks ? sim_va_reserve(slots * POOL_CHUNK, 0, 0) : 0;
-    if (!pool->start) {
-        free(pool->chunks);
-        return false;
+    pool->slots = slots_of(pool);
+    while (!(pool->start = sim_va_reserve(pool->slots * POOL_CHUNK, 0, 0)) && pool->slots > LEAST_SLOTS)
+        pool->slots /= 2;
+    pool->chunks = pool->start ? calloc(pool->slots, sizeof(*pool->chunks)) : NULL;
+    if (pool->start && !pool->chunks) {
+        sim_va_release(pool->start, pool->slots * POOL_CHUNK);
+        pool->start = 0;
     }
-    pool->slots = slots;
-    return true;
+    return pool->start != 0;
 }
 
 void sim_chunk_end(struct CUmemPoolHandle_st *pool)

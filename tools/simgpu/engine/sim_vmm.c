@@ -397,9 +397,12 @@ CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where,
         return CUDA_ERROR_INVALID_VALUE;
     SIM_LOCKED();
     block = sim_block_find(address);
-    if (!block || block->kind != BLOCK_MAPPED)
+    if (!block || (block->kind != BLOCK_MAPPED && block->kind != BLOCK_DEVICE))
         return CUDA_ERROR_INVALID_VALUE;
-    *out = is_host(where) ? block->host_access : access_of(block, where->id);
+    if (block->kind == BLOCK_DEVICE)
+        *out = 0;
+    else
+        *out = is_host(where) ? block->host_access : access_of(block, where->id);
     return CUDA_SUCCESS;
 }
 
