@@ -14,6 +14,9 @@ endforeach()
 gpucap_test(cli_recording SOURCES cli_recording.c LIBS cli_support test_recordings)
 add_dependencies(cli_recording gpucap_command gpucap_library cli_quiet simgpu_cuda simgpu_nvml prog_recorded)
 
+gpucap_test(cli_recording_said SOURCES cli_recording_said.c LIBS cli_support test_recordings)
+add_dependencies(cli_recording_said gpucap_command)
+
 # Tests of the commands that read and change ledgers, on processes that only join one.
 find_package(Threads REQUIRED)
 add_executable(prog_member prog_member.c ${LEDGER_OBJECTS})
@@ -21,11 +24,14 @@ target_link_libraries(prog_member PRIVATE gpucap_flags Threads::Threads)
 
 add_library(cli_members STATIC cli_members.c)
 target_link_libraries(cli_members PUBLIC cli_support)
-foreach(name cli_doctor cli_ledger cli_why cli_steer cli_words cli_top)
+# ThreadSanitizer of gcc 12 at times holds a signal back: then gpucap top, which has one thread, misses a resize.
+gpucap_test(cli_top ONE_THREAD SOURCES cli_top.c cli_screen.c LIBS cli_members cli_support)
+foreach(name cli_doctor cli_ledger cli_why cli_steer cli_words)
   gpucap_test(${name} SOURCES ${name}.c LIBS cli_members cli_support)
+endforeach()
+foreach(name cli_doctor cli_ledger cli_why cli_steer cli_words cli_top)
   add_dependencies(${name} gpucap_command gpucap_library cli_quiet cli_rival prog_member simgpu_cuda simgpu_nvml)
 endforeach()
-target_sources(cli_top PRIVATE cli_screen.c)
 if(TARGET gpucap_json)
   target_link_libraries(cli_ledger PRIVATE ${gpucap_json_library}) # reads what ps writes
 endif()

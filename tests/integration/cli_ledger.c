@@ -105,6 +105,41 @@ static void test_ps_shows_jobs_and_their_processes(void)
     spawn_result_free(&result);
 }
 
+/* The limit of each process alone is not shared with another, and the job's is shown as well. */
+static void test_ps_shows_limits_of_processes_beside_their_jobs(void)
+{
+    need_table();
+    struct member *first = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    struct member *second = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+
+    members_tell(first, "each 4096");
+    members_tell(second, "each 4096");
+    struct spawn_result result = run_ps(NULL);
+    cli_expect_out("\ntrain-a: max 8.0 GiB\n", &result);
+    const char *limit = strstr(result.out, "4.0 GiB");
+    TEST_ASSERT_TRUE_MESSAGE(limit && strstr(limit + 1, "4.0 GiB"), result.out);
+    TEST_ASSERT_NULL_MESSAGE(strchr(result.out, '"'), result.out);
+    spawn_result_free(&result);
+}
+
+static void test_ps_breaks_the_line_of_a_job_with_a_long_name(void)
+{
+    static const char job[] = "evaluation-of-the-large-model-second-run1";
+    struct member *member = members_start(MEMBERS_UUID, job, 8192, 1024, 0);
+    struct spawn_result result;
+
+    need_table();
+    members_tell(member, "each 4096");
+    result = CLI_RUN(NULL, "set", job, "--min=4G", "--high=6G");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    result = run_ps(NULL);
+    cli_expect_out("\nevaluation-of-the-large-model-second-run1: max 8.0 GiB, min 4.0 GiB (3.0 GiB\n"
+                   "  kept free), high 6.0 GiB\n",
+                   &result);
+    spawn_result_free(&result);
+}
+
 static void test_ps_asks_for_fresh_figures(void)
 {
     need_table();
@@ -250,7 +285,9 @@ static void test_why_sends_those_who_come_too_late_to_a_recording(void)
     struct spawn_result result = CLI_RUN(NULL, "why", "4711");
 
     cli_expect_status(1, &result);
-    cli_expect_err("of a process that has ended only its recording tells", &result);
+    cli_expect_err("of a process that has ended only its recording tells:\n"
+                   "gpucap: why:   `gpucap run --record=FILE`, then `gpucap why FILE`\n",
+                   &result);
     spawn_result_free(&result);
 }
 
@@ -511,6 +548,8 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_ps_shows_jobs_and_their_processes);
+    RUN_TEST(test_ps_shows_limits_of_processes_beside_their_jobs);
+    RUN_TEST(test_ps_breaks_the_line_of_a_job_with_a_long_name);
     RUN_TEST(test_ps_asks_for_fresh_figures);
     RUN_TEST(test_ps_does_not_wait_for_a_process_that_does_not_answer);
     RUN_TEST(test_ps_says_who_waits_for_how_much);

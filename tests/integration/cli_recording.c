@@ -207,8 +207,7 @@ static void test_why_explains_a_refusal_with_its_neighbours(void)
     cli_expect_out("last.pt: no request was refused", &result);
     spawn_result_free(&result);
     result = CLI_RUN(NULL, "why", first);
-    cli_expect_out("neighbours   the job's others had about 2.37 GiB: give their recordings as well",
-                   &result);
+    cli_expect_out("neighbours   the job's others had about 2.37 GiB: add their recordings", &result);
     spawn_result_free(&result);
 }
 
@@ -466,7 +465,7 @@ static void test_odd_recordings_read_well(void)
     expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1,
                  "would fit    with 7 MiB more of the card free");
     refusal.other = 20 << 20;
-    expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "and the driver refused");
+    expect_words(&refusal, (const uint16_t[]){RECORDING_REFUSAL}, 1, "the driver refused");
     expect_words((const struct recording_event[]){limit, context},
                  (const uint16_t[]){RECORDING_LIMIT, RECORDING_CONTEXT}, 2,
                  "Try:  gpucap run --max=640M ...");

@@ -120,9 +120,12 @@ static void test_set_changes_min_and_high_of_a_job(void)
     cli_expect_out("\ntrain-a: min 2.0 GiB (1.0 GiB kept free), high 6.0 GiB\n", &result);
 #endif
     spawn_result_free(&result);
-    result = run("set", "train-a", "--min=none");
+    result = run("set", "train-a", "--min=0");
     TEST_ASSERT_EQUAL_STRING("train-a on GPU-00000000: min was 2.0 GiB, is none now\n", result.out);
     TEST_ASSERT_EQUAL_UINT64(0, look_up(MEMBERS_UUID, member).min);
+    spawn_result_free(&result);
+    result = run("set", "train-a", "--high=none");
+    TEST_ASSERT_EQUAL_STRING("train-a on GPU-00000000: high was 6.0 GiB, is none now\n", result.out);
     spawn_result_free(&result);
 }
 
@@ -190,6 +193,37 @@ static void test_set_changes_the_job_on_each_card_where_it_is(void)
     spawn_result_free(&result);
 }
 
+static void test_set_says_if_the_card_is_smaller(void)
+{
+    members_start(members_sim_uuid(), "train-a", 8192, 1024, 0);
+    struct spawn_result result = run("set", "train-a", "--min=20G");
+
+    cli_expect_status(0, &result);
+    cli_expect_out("train-a on GPU 0: min was none, is 20.0 GiB now\n"
+                   "  more than the card has, which is 16.0 GiB\n",
+                   &result);
+    spawn_result_free(&result);
+    result = run("set", "train-a", "--max=none");
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "more than"), result.out);
+    spawn_result_free(&result);
+}
+
+/* A process id means its job, which may be on cards where that process is not. */
+static void test_set_by_process_changes_its_job_on_every_card(void)
+{
+    const char *sim = members_sim_uuid();
+    const struct member *here = members_start(sim, "train-a", 8192, 1024, 0);
+    const struct member *there = members_start(MEMBERS_UUID, "train-a", 4096, 1024, 0);
+    const struct member *other = members_start(MEMBERS_UUID, "train-b", 4096, 1024, 0);
+    struct spawn_result result = run("set", members_pid(here), "--max=6G");
+
+    cli_expect_status(0, &result);
+    TEST_ASSERT_EQUAL_UINT64(6144 * MIB, look_up(sim, here).job_max);
+    TEST_ASSERT_EQUAL_UINT64(6144 * MIB, look_up(MEMBERS_UUID, there).job_max);
+    TEST_ASSERT_EQUAL_UINT64(4096 * MIB, look_up(MEMBERS_UUID, other).job_max);
+    spawn_result_free(&result);
+}
+
 static void test_set_takes_a_percentage_of_a_card_whose_size_is_known(void)
 {
     const char *sim = members_sim_uuid();
@@ -249,6 +283,8 @@ static void test_bad_words_are_refused(void)
     } cases[] = {
         {"set", "train-a", "--max=lots", "--max='lots' is not valid (not a size)", 125},
         {"set", "train-a", "--max=101%", "a share is from 0.1% to 100%", 125},
+        {"set", "train-a", "--max=0", "--max='0' is not valid (a limit of zero leaves no room for CUDA", 125},
+        {"set", "train-a", "--max=0G", "--max='0G' is not valid (a limit of zero leaves", 125},
         {"set", "train-a", "--mex=3G", "did you mean --max?", 125},
         {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP [--max=SIZE] [--min=SIZE]", 125},
         {"set", "a name", "--max=3G", "names cannot have one of its characters", 125},
@@ -259,6 +295,9 @@ static void test_bad_words_are_refused(void)
         {"ps", "--json=1", NULL, "--json takes no value", 125},
         {"ps", "everything", NULL, "unexpected argument 'everything'", 125},
         {"ps", "--json", "--prometheus", "exclude each other", 125},
+        {"ps", "--owners=train-a", NULL, "--owners takes a process id, and 'train-a' is none", 125},
+        {"ps", "--owners=2147483647", NULL, "no process or job '2147483647'", 1},
+        {"record", "start", "train-a", "record takes a process id, and 'train-a' is none", 125},
         {"why", "--ledger", NULL, "", 125},
     };
 
@@ -290,6 +329,19 @@ static void test_trim_gives_back_what_idles_and_nothing_else(void)
     spawn_result_free(&result);
     result = run("trim", members_pid(member), NULL);
     cli_expect_out("nothing was idle", &result);
+    cli_expect_out("nothing given back (1 process asked)\n", &result);
+    spawn_result_free(&result);
+}
+
+/* `ps` shows it as idle: that nothing was idle would contradict it. */
+static void test_trim_says_that_idle_memory_cannot_go_back(void)
+{
+    struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 14);
+
+    members_tell(member, "stuck");
+    struct spawn_result result = run("trim", members_pid(member), NULL);
+    cli_expect_status(0, &result);
+    cli_expect_out("none of 14 MiB idle can go back", &result);
     cli_expect_out("nothing given back (1 process asked)\n", &result);
     spawn_result_free(&result);
 }
@@ -370,12 +422,15 @@ int main(void)
     RUN_TEST(test_set_below_what_is_in_use_gives_idle_memory_back);
     RUN_TEST(test_set_below_what_programs_hold_says_that_requests_are_refused);
     RUN_TEST(test_set_changes_the_job_on_each_card_where_it_is);
+    RUN_TEST(test_set_by_process_changes_its_job_on_every_card);
+    RUN_TEST(test_set_says_if_the_card_is_smaller);
     RUN_TEST(test_set_takes_a_percentage_of_a_card_whose_size_is_known);
     RUN_TEST(test_set_makes_a_group_before_its_first_process);
     RUN_TEST(test_set_of_a_mistyped_name_makes_nothing);
     RUN_TEST(test_set_of_a_process_without_a_job_is_refused);
     RUN_TEST(test_bad_words_are_refused);
     RUN_TEST(test_trim_gives_back_what_idles_and_nothing_else);
+    RUN_TEST(test_trim_says_that_idle_memory_cannot_go_back);
     RUN_TEST(test_trim_all_reaches_every_job_and_card);
     RUN_TEST(test_trim_names_a_process_that_does_not_answer);
     RUN_TEST(test_only_the_owner_changes_a_process);

@@ -177,6 +177,8 @@ static void test_trim_and_limit_are_one_key_away(void)
     screen_type(&screen, "12X\x7fG\r");
     screen_await(&screen, "train-a on GPU-00000000: max was 8.0 GiB, is 12.0 GiB now", true);
     screen_await(&screen, "12.0G", true);
+    screen_type(&screen, "m0\r");
+    screen_await(&screen, "'0': a limit of zero leaves no room", true);
     screen_type(&screen, "mlots\r");
     screen_await(&screen, "'lots': not a size", true);
     screen_type(&screen, "m5G\x1b"); /* escape: nothing happens */
@@ -206,7 +208,9 @@ static void test_signal_goes_to_the_selected_process(void)
 
 static void test_jobs_can_be_one_line_each(void)
 {
-    members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+    struct member *first = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+
+    members_tell(first, "each 4096"); /* is not the limit of its job */
     members_start(MEMBERS_UUID, "train-a", 8192, 2048, 0);
     members_start(MEMBERS_UUID, "serve", 8192, 512, 0);
     start_top("vt100");

@@ -44,8 +44,9 @@ static void test_why_says_if_the_card_is_full_as_well(void)
     spawn_env_free(env);
 }
 
-/* What `why` suggests is run, and then the request fits. */
-static void test_memory_kept_for_another_job_is_named_and_can_be_had(void)
+/* `taker` asks for memory that is kept for `keeper`, until the shell's condition `until` is true. What `why`
+ * suggests then is run, and then the request fits, which is made once more for `again`. */
+static struct spawn_result take_what_is_kept(const char *option, const char *until, const char *again)
 {
     struct spawn_env *env = cli_env_real();
     const char *program = spawn_build_path("tests/integration/prog_walk"),
@@ -55,21 +56,39 @@ static void test_memory_kept_for_another_job_is_named_and_can_be_had(void)
     snprintf(script, sizeof(script),
              "cd '%s' && gpucap() { '%s' \"$@\"; } && "
              "{ echo take 100; until grep -q 'has 100 ' out.keeper; do sleep 0.05; done; "
-             "{ echo take 9000; until grep -q 'out of memory' out.taker; do sleep 0.05; done; "
+             "{ echo take 9000; until %s; do sleep 0.05; done; "
              "gpucap why " MEMBERS_SIM
              " taker | tee /dev/stderr | sed -n 's/.*gpucap set/gpucap set/p' >try; "
-             ". ./try >&2; echo take 9000; until grep -q 'has 9000 ' out.taker; do sleep 0.05; done; } | "
-             "'%s' run " MEMBERS_SIM " --max=12G --group=taker -- '%s' >out.taker; } | "
+             ". ./try >&2; %s; until grep -q 'has 9000 ' out.taker; do sleep 0.05; done; } | "
+             "'%s' run " MEMBERS_SIM " --max=12G --min=2G %s --group=taker -- '%s' >out.taker; } | "
              "'%s' run " MEMBERS_SIM " --min=8G --group=keeper -- '%s' >out.keeper",
-             cli_path(""), command, command, program, command, program);
+             cli_path(""), command, until, again, command, option, program, command, program);
     struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    spawn_env_free(env);
     cli_expect_status(0, &result);
-    cli_expect_err("limit        12.0 GiB for job taker; in use ", &result);
     cli_expect_err("cause        what is free on the card is kept for other jobs (--min)\n", &result);
     cli_expect_err("kept for     keeper: min 8.0 GiB (7.", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.err, "taker: min"), result.err);
     cli_expect_err(": min was 8.0 GiB, is 6.7 GiB now\n", &result);
+    return result;
+}
+
+static void test_memory_kept_for_another_job_is_named_and_can_be_had(void)
+{
+    struct spawn_result result = take_what_is_kept("", "grep -q 'out of memory' out.taker", "echo take 9000");
+
+    cli_expect_err("limit        12.0 GiB for job taker; in use ", &result);
     spawn_result_free(&result);
-    spawn_env_free(env);
+}
+
+static void test_why_of_a_process_that_waits_for_kept_memory_says_so(void)
+{
+    struct spawn_result result =
+        take_what_is_kept("--wait=60", "gpucap why " MEMBERS_SIM " taker 2>&1 | grep -q 'waits for'", "true");
+
+    cli_expect_err("waits for 8.8 GiB on GPU 0\n\n  the card     has 14.9 GiB free of 16.0 GiB now\n",
+                   &result);
+    spawn_result_free(&result);
 }
 #endif
 
@@ -133,6 +152,20 @@ static void test_why_gives_no_advice_that_the_card_cannot_hold(void)
     spawn_result_free(&result);
 }
 
+/* Beside a limit of the process that is too low as well. */
+static void test_why_says_how_large_the_card_is_and_not_the_other_limit(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 14336, 6400, 0);
+
+    members_start(members_sim_uuid(), "train-a", 14336, 6400, 0);
+    members_tell(member, "each 9216");
+    members_tell(member, "refuse 4000");
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("9.0 GiB, about 1.2 GiB higher\n", &result);
+    cli_expect_out("the card     has only 16.0 GiB in all\n", &result);
+    spawn_result_free(&result);
+}
+
 static void test_why_counts_the_reserve(void)
 {
     struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 8000, 0);
@@ -141,6 +174,106 @@ static void test_why_counts_the_reserve(void)
     struct spawn_result result = run_why(members_pid(member));
     cli_expect_out("would fit    with a limit about 22 MiB higher\n", &result);
     cli_expect_out("gpucap set train-a --max=9G\n", &result);
+    spawn_result_free(&result);
+}
+
+/* A request has to fit the limit of the job and that of the process (--each): raising one, or waiting, is no
+ * advice while the other forbids it. */
+static void test_why_looks_at_both_limits_of_a_process(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 2048, 0);
+
+    members_start(members_sim_uuid(), "train-a", 8192, 5120, 0);
+    members_tell(member, "each 4096");
+    members_tell(member, "refuse 2500");
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("would fit    with a limit about 1.5 GiB higher\n"
+                   "               and this process's own limit, 4.0 GiB, about 516 MiB higher\n",
+                   &result);
+    cli_expect_out("Try:  gpucap run --max=10G --each=5G ...\n", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), result.out);
+    spawn_result_free(&result);
+    members_tell(member, "refuse 1000"); /* which the process's own limit allows */
+    result = run_why(members_pid(member));
+    cli_expect_out("would fit    with a limit about 40 MiB higher\n", &result);
+    cli_expect_out("Try:  gpucap set train-a --max=9G\n        gpucap run --wait=60s", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "own limit"), result.out);
+    spawn_result_free(&result);
+    members_tell(member, "each 2200");
+    members_tell(member, "refuse 1000");
+    result = run_why(members_pid(member));
+    cli_expect_out("limit        2.1 GiB for this process alone; in use 2.0 GiB\n", &result);
+    cli_expect_out("               and the job's limit, 8.0 GiB, about 40 MiB higher\n", &result);
+    cli_expect_out("Try:  gpucap run --max=9G --each=3200M ...\n", &result);
+    spawn_result_free(&result);
+}
+
+static void expect_advice(const struct member *member, const char *would_fit, const char *advice)
+{
+    struct spawn_result result = run_why(members_pid(member));
+
+    cli_expect_out(would_fit, &result);
+    cli_expect_out(advice, &result);
+    spawn_result_free(&result);
+}
+
+/* Nobody is asked for idle memory by a process whose own limit is too low. */
+static void test_why_advises_no_higher_limit_of_a_job_that_has_enough_idle(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 3800, 0);
+    struct member *other = members_start(members_sim_uuid(), "train-a", 8192, 4200, 3600);
+
+    members_tell(member, "each 5120"); /* the job's limit leaves less */
+    members_tell(member, "refuse 1800");
+    expect_advice(member,
+                  "  would fit    with this process's own limit, 5.0 GiB, about 544 MiB higher\n"
+                  "               and 1.6 GiB of what the job's others have idle\n",
+                  "Try:  gpucap run --each=6G ...\n");
+    members_tell(member, "each 3900"); /* the process's leaves less */
+    members_tell(member, "refuse 1800");
+    expect_advice(member,
+                  "  would fit    with a limit about 1.7 GiB higher\n"
+                  "               and 1.6 GiB of what the job's others have idle\n",
+                  "Try:  gpucap run --each=6G ...\n");
+    members_tell(other, "use 4200 1600");
+    expect_advice(member, "               and the job's limit, 8.0 GiB, about 1.6 GiB higher\n",
+                  "Try:  gpucap run --max=10G --each=6G ...\n");
+}
+
+static void expect_enough_now(const struct member *member, const char *limit_now)
+{
+    struct spawn_result result = run_why(members_pid(member));
+
+    cli_expect_out(limit_now, &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "would fit"), result.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "Try:"), result.out);
+    spawn_result_free(&result);
+}
+
+static void test_why_advises_no_limit_below_one_that_was_raised(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 5222, 0);
+    struct spawn_result result;
+
+    members_start(members_sim_uuid(), "train-a", 8192, 2867, 0);
+    members_tell(member, "refuse 512");
+    result = CLI_RUN(NULL, "set", "train-a", "--max=12G");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    expect_enough_now(member, "limit now    12.0 GiB, enough for this request\n");
+    members_tell(member, "each 5632");
+    members_tell(member, "refuse 512");
+    members_tell(member, "each 7168");
+    expect_enough_now(member, "limit now    7.0 GiB, enough for this request\n");
+}
+
+static void test_why_counts_the_reserve_where_nothing_was_left(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 8150, 0);
+
+    members_tell(member, "refuse 10"); /* 42 MiB are left, less than the reserve */
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("would fit    with a limit about 32 MiB higher\n", &result);
     spawn_result_free(&result);
 }
 
@@ -155,6 +288,39 @@ static void test_why_does_not_blame_a_limit_that_left_enough(void)
     spawn_result_free(&result);
 }
 
+static void expect_narrow(const char *text)
+{
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        TEST_ASSERT_TRUE_MESSAGE(strcspn(line, "\n") <= 80, line);
+}
+
+static void test_why_fits_80_columns(void)
+{
+    static const char job[] = "evaluation-of-the-large-model-second-run1";
+    struct member *member = members_start(members_sim_uuid(), job, 16000, 1023, 0);
+    struct spawn_result result;
+
+    for (int i = 0; i < 5; i++)
+        members_start(members_sim_uuid(), job, 16000, 1023, 0);
+    members_tell(member, "each 1023");
+    for (int i = 0; i < 12; i++)
+        members_tell(member, "refuse 14000");
+    result = run_why(members_pid(member));
+    cli_expect_out("\n               1 more\n", &result);
+    cli_expect_out("and the job's limit, 15.6 GiB, about 4.0 GiB higher\n", &result);
+    expect_narrow(result.out);
+    spawn_result_free(&result);
+    members_tell(member, "each 12000");
+    members_tell(member, "refuse 14000");
+    result = run_why(members_pid(member));
+    cli_expect_out("  limit        15.6 GiB for job evaluation-of-the-large-model-second-run1; in\n"
+                   "               use 6.0 GiB\n",
+                   &result);
+    cli_expect_out("and this process's own limit, 11.7 GiB, about 3.0 GiB higher\n", &result);
+    expect_narrow(result.out);
+    spawn_result_free(&result);
+}
+
 static void test_why_takes_a_job_for_no_file_of_that_name(void)
 {
     members_start(MEMBERS_UUID, "bin", 8192, 1024, 0);
@@ -166,6 +332,58 @@ static void test_why_takes_a_job_for_no_file_of_that_name(void)
     cli_expect_out(": no request was refused", &result);
     spawn_result_free(&result);
     spawn_env_free(env);
+}
+
+/* The answer for a process that waits, as soon as it does so, in a thread of its own. */
+static struct spawn_result why_of_waiter(const struct member *waiter)
+{
+    struct spawn_result result = run_why(members_pid(waiter));
+
+    while (!strstr(result.out, ": waits for 512 MiB on GPU 0\n\n")) {
+        spawn_result_free(&result);
+        result = run_why(members_pid(waiter));
+    }
+    return result;
+}
+
+/* A program that seems to hang is why people ask. */
+static void test_why_of_a_process_that_waits_says_for_what(void)
+{
+    struct member *waiter = members_start(members_sim_uuid(), "train-a", 4096, 1024, 0);
+    struct member *other = members_start(members_sim_uuid(), "train-a", 4096, 3000, 0);
+    char expected[128];
+
+    members_tell(waiter, "wait 512");
+    struct spawn_result result = why_of_waiter(waiter);
+    cli_expect_out("  limit        4.0 GiB for job train-a; in use 3.9 GiB\n", &result);
+    snprintf(expected, sizeof(expected), "  others now   %s 2.9 GiB\n", members_pid(other));
+    cli_expect_out(expected, &result);
+    cli_expect_out("  Try:  gpucap set train-a --max=5G   (then it goes on)\n", &result);
+    spawn_result_free(&result);
+    members_tell(waiter, "refuse 1024");
+    result = run_why(members_pid(waiter));
+    cli_expect_out("  now          it waits for 512 MiB\n", &result);
+    spawn_result_free(&result);
+}
+
+/* Of a card of 16 GiB that is empty, 28 MiB are missing beside what is kept. */
+static void test_why_promises_nothing_where_the_card_is_short_as_well(void)
+{
+    struct member *waiter = members_start(members_sim_uuid(), "train-a", 4096, 1024, 0);
+    struct spawn_result result;
+
+    members_start(members_sim_uuid(), "train-a", 4096, 3000, 0);
+    members_start(members_sim_uuid(), "keeper", 16384, 100, 0);
+    result = CLI_RUN(NULL, "set", "keeper", "--min=16000M");
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+    members_tell(waiter, "wait 512");
+    result = why_of_waiter(waiter);
+    cli_expect_out("  limit        4.0 GiB for job train-a; in use 3.9 GiB\n", &result);
+    cli_expect_out("  the card     has 16.0 GiB free of 16.0 GiB now\n", &result);
+    cli_expect_out("  kept for     keeper: min 15.6 GiB (15.5 GiB kept free)\n", &result);
+    cli_expect_out("  Try:  gpucap set train-a --max=5G\n        gpucap set keeper --min=15972M\n", &result);
+    spawn_result_free(&result);
 }
 
 static void test_why_of_a_process_without_refusals_says_so(void)
@@ -199,12 +417,21 @@ int main(void)
 #ifdef HAS_WALK
     RUN_TEST(test_why_says_if_the_card_is_full_as_well);
     RUN_TEST(test_memory_kept_for_another_job_is_named_and_can_be_had);
+    RUN_TEST(test_why_of_a_process_that_waits_for_kept_memory_says_so);
 #endif
     RUN_TEST(test_why_names_who_has_a_card_that_was_full);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);
+    RUN_TEST(test_why_says_how_large_the_card_is_and_not_the_other_limit);
     RUN_TEST(test_why_counts_the_reserve);
+    RUN_TEST(test_why_counts_the_reserve_where_nothing_was_left);
+    RUN_TEST(test_why_looks_at_both_limits_of_a_process);
+    RUN_TEST(test_why_advises_no_higher_limit_of_a_job_that_has_enough_idle);
+    RUN_TEST(test_why_advises_no_limit_below_one_that_was_raised);
     RUN_TEST(test_why_does_not_blame_a_limit_that_left_enough);
+    RUN_TEST(test_why_fits_80_columns);
     RUN_TEST(test_why_takes_a_job_for_no_file_of_that_name);
+    RUN_TEST(test_why_of_a_process_that_waits_says_for_what);
+    RUN_TEST(test_why_promises_nothing_where_the_card_is_short_as_well);
     RUN_TEST(test_why_of_a_process_without_refusals_says_so);
     RUN_TEST(test_why_of_a_process_that_is_not_there_is_status_1);
     return UNITY_END();

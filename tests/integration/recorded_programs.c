@@ -445,6 +445,10 @@ static void test_a_running_process_is_recorded_from_a_command_on(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.err, " already\n"), result.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "malloc    program, weights\n"), result.out);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "   128 MiB           context   driver\n"), result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "      134217728           context   driver\n"),
+                                 result.out);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(result.out, "        5243580        2  malloc    program\n"),
+                                 result.out);
     struct recording_decode r = decode(path);
     TEST_ASSERT_EQUAL_size_t(3, recording_decode_count(&r, RECORDING_ALLOC));
     TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_FREE));

@@ -249,6 +249,28 @@ def test_cards_are_not_summed_up(case):
     check(case.chrome.run("document.getElementById('facts').innerText").count("GPU ") == 2, "both cards are named")
 
 
+def test_cards_of_one_number_have_different_names(case):
+    """With CUDA_VISIBLE_DEVICES in another order, number 0 of one process is number 1 of the other."""
+    paths = []
+    for pid in (1, 2):
+        names = [(67, 0, b"vm\0job\0./serve")] + [(68, device, b"simgpu\0GPU-000%d\0" % ((pid + device) % 2 + 1) + b"99999999") for device in (0, 1)]
+        events = [(recount.LIMIT, 1, 0, (6 + (pid + device) % 2) * MIB, 0, 0, 2, device) for device in (0, 1)]
+        events += [(recount.ALLOC, 10 + device, 4096, 4 * MIB, 0, 0, 0, device) for device in (0, 1)] + [(recount.REFUSAL, 20, 0, 9 * MIB, 0, 0, 0, 0)]
+        paths.append(case.path("order%d.gpucap" % pid))
+        recount.write(paths[-1], names, events, 10**6, pid)
+    case.open(case.page("order.html", *paths))
+    cards = [["GPU 0 (...%s)" % card, "GPU 1 (...%s)" % card] for card in ("0002", "0001")]
+    titles = case.chrome.run("page.lanes.map(lane => lane.title.split('  ')[0])")
+    check(titles == [cards[0][0]] + cards[0] + [cards[1][1]] + cards[1][::-1], "the lanes: %s" % titles)
+    check("process 2 on GPU 0 (...0001) asked for 9 MiB" in sentences(case), "the refusal: " + sentences(case))
+    text = case.chrome.run("document.querySelectorAll('#sentences details').forEach(each => each.open = true); document.body.innerText").replace("\u00a0", " ")
+    for words in (cards[0][0] + ": peak 8 of 7 MiB", "1 serve, %s:" % cards[0][0], "%s 7 MiB, " % cards[0][0], "1 %s refused" % cards[0][0]):
+        check(words in text, "'%s' is not in: %s" % (words, text))
+    check("GPU 0:" not in text and "GPU 0 6" not in text, "a card without its name: " + text)
+    legend = case.chrome.run("setMode('process'); document.getElementById('legend').innerText")
+    check("1 serve, GPU 0 (...0002)" in legend and "2 serve, GPU 0 (...0001)" in legend, "the legend: " + legend)
+
+
 def test_runs_that_did_not_overlap_are_compared_from_their_beginnings(case):
     """And jobs that did overlap have no limit together."""
     def write(name, job, began, pid):
@@ -275,6 +297,21 @@ def test_each_card_has_its_limit(case):
     check("GPU 0 8 MiB, GPU 1 7 MiB" in facts, "the limits: " + facts)
 
 
+def test_a_limit_of_the_job_that_refused_is_not_that_of_the_process(case):
+    paths = []
+    for pid in (1, 2):
+        events = [(recount.LIMIT, 1, 0, 6 * MIB, 0, 0, 1), (recount.ALLOC, 10, 4096, 4 * MIB, 0, 0), (recount.USED, 1000, 0, 4 * MIB, 0, 0)]
+        events += [(recount.REFUSAL, 20, 9 * MIB, 2 * MIB, 0, 0, MIB, 0, 2)] if pid == 2 else []
+        paths.append(case.path("each%d.gpucap" % pid))
+        recount.write(paths[-1], [(67, 0, b"vm\0one\0./train"), (68, 0, b"simgpu\0GPU-a\0" + b"99999999")], events, 10**6, pid)
+    case.open(case.page("each.html", *paths))
+    check("In use: 8 of 9 MiB (limit of the job): process 1 4 MiB" in sentences(case), "the job: " + sentences(case))
+    facts = case.chrome.run("document.getElementById('facts').innerText").replace("\u00a0", " ")
+    check("6 MiB each, job 9 MiB" in facts, "the limits: " + facts)
+    case.open(case.page("each.html", paths[1]))
+    check("In use: 4 of 9 MiB (limit of the job)" in sentences(case), "one of it: " + sentences(case))
+
+
 def test_of_refusals_in_one_place_the_last_is_drawn(case):
     """The sentence is about the last one."""
     events = [(recount.ALLOC, 10, 4096, 4 * MIB, 0, 0)] + [(recount.REFUSAL, 10**6 + i, 0, (i + 1) * MIB, 0, 0, 0, 0, 2) for i in range(3)] + [(recount.LIMIT, 10**9, 0, 8 * MIB, 0, 0, 2)]
@@ -286,6 +323,16 @@ def test_of_refusals_in_one_place_the_last_is_drawn(case):
     case.chrome.wait("said.some(text => text.startsWith('refused'))")
     labels = case.chrome.run("[...new Set(said)].filter(text => text.startsWith('refused'))")
     check(labels == ["refused 3 MiB and 2 more"], "the labels: %s" % labels)
+
+
+def test_refusals_of_several_processes_are_drawn_by_time(case):
+    paths = []
+    for pid, at in ((1, 9 * 10**8), (2, 10**8)):  # the first process is the one that is refused last
+        events = [(recount.ALLOC, 10, 4096, 4 * MIB, 0, 0), (recount.REFUSAL, at, 0, pid * MIB, 0, 0), (recount.USED, 10**9, 0, 4 * MIB, 0, 0)]
+        paths.append(case.path("late%d.gpucap" % pid))
+        recount.write(paths[-1], [(67, 0, b"vm\0one\0./train"), (68, 0, b"simgpu\0GPU-a\0" + b"99999999")], events, 10**6, pid)
+    case.open(case.page("late.html", *paths))
+    check(case.chrome.run("page.joins[0].marks.map(mark => mark.track.json.pid)") == [2, 1], "they are not in order")
 
 
 def test_times_fit_the_length(case):
@@ -379,10 +426,13 @@ def main():
             test_several_processes(case, recordings)
             test_without_a_limit_the_card_is_it(case)
             test_cards_are_not_summed_up(case)
+            test_cards_of_one_number_have_different_names(case)
             test_runs_that_did_not_overlap_are_compared_from_their_beginnings(case)
             test_each_card_has_its_limit(case)
+            test_a_limit_of_the_job_that_refused_is_not_that_of_the_process(case)
             test_of_refusals_in_one_place_the_last_is_drawn(case)
             test_a_full_card_is_not_a_limit(case)
+            test_refusals_of_several_processes_are_drawn_by_time(case)
             test_times_fit_the_length(case)
             test_long_and_foreign_names(case)
             test_hostile_text_is_only_text(case)

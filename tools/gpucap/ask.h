@@ -8,7 +8,7 @@
 #define ASK_MS 5000 /* for an answer */
 
 /* Asks the process that the word (a process id) means. 0 with its answer, or an exit status after a message
- * on stderr: there is no such process, it is another user's, or it answers "error: ...". */
+ * on stderr: the word means no process, the process is another user's, or it answers "error: ...". */
 int ask_process(struct ledgers *ledgers, const char *command, const char *word, const char *request,
                 char answer[INQUIRY_ANSWER]);
 

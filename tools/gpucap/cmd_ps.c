@@ -6,6 +6,7 @@
 #include "tools/gpucap/ps.h"
 #include "tools/gpucap/unmanaged.h"
 #include "tools/gpucap/words.h"
+#include "interpose/base/sums.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,26 +55,60 @@ uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *ent
     return kept;
 }
 
+/* True if the process before, in the order of jobs, is of the same one. */
+static bool follows_own_job(const struct ledgers_card *card, int row)
+{
+    return row > 0 && same_job(&card->processes[row].entry, &card->processes[row - 1].entry);
+}
+
+uint64_t ps_kept_for_others(const struct ledgers_card *card, const struct ledger_entry *entry)
+{
+    uint64_t kept = 0;
+
+    for (int i = 0; i < card->count; i++) {
+        const struct ledger_entry *other = &card->processes[i].entry;
+
+        if (other != entry && !same_job(entry, other) && !follows_own_job(card, i))
+            kept = sums_add(kept, ps_kept(card, other));
+    }
+    return kept;
+}
+
+/* True if a process of this job has a limit of its own, so that the table does not show the job's. */
+static bool hides_max(const struct ledgers_card *card, const struct ledger_entry *entry)
+{
+    for (int i = 0; i < card->count; i++) {
+        if (same_job(entry, &card->processes[i].entry) && ledgers_has_own_limit(&card->processes[i]))
+            return entry->job_max != LEDGER_UNLIMITED;
+    }
+    return false;
+}
+
 bool ps_bounds(const struct ledgers_card *card, int row, char bounds[PS_BOUNDS])
 {
     const struct ledger_entry *entry = &card->processes[row].entry;
     const uint64_t kept = ps_kept(card, entry);
+    const bool has_max = hides_max(card, entry);
     char size[WORDS_TEXT];
     int used;
 
     bounds[0] = '\0';
-    if ((!entry->min && !entry->high) || (row > 0 && same_job(entry, &card->processes[row - 1].entry)))
+    if ((!entry->min && !entry->high && !has_max) || follows_own_job(card, row))
         return false;
     if (*entry->job)
         used = snprintf(bounds, PS_BOUNDS, "%s:", entry->job);
     else
         used = snprintf(bounds, PS_BOUNDS, "%d:", (int)entry->pid);
+    if (has_max)
+        used +=
+            snprintf(bounds + used, PS_BOUNDS - (size_t)used, " max %s", words_size(entry->job_max, size));
     if (entry->min)
-        used += snprintf(bounds + used, PS_BOUNDS - (size_t)used, " min %s", words_size(entry->min, size));
+        used += snprintf(bounds + used, PS_BOUNDS - (size_t)used, "%smin %s", has_max ? ", " : " ",
+                         words_size(entry->min, size));
     if (kept)
         used += snprintf(bounds + used, PS_BOUNDS - (size_t)used, " (%s kept free)", words_size(kept, size));
     if (entry->high)
-        snprintf(bounds + used, PS_BOUNDS - (size_t)used, "%shigh %s", entry->min ? ", " : " ",
+        snprintf(bounds + used, PS_BOUNDS - (size_t)used, "%shigh %s", entry->min || has_max ? ", " : " ",
                  words_size(entry->high, size));
     return true;
 }
@@ -84,14 +119,17 @@ int cmd_ps(const struct arguments *arguments)
     const bool json = arguments_value(arguments, "json");
     const char *owners_of = arguments_value(arguments, "owners");
     const bool prometheus = arguments_value(arguments, "prometheus");
+    const bool exact = arguments_value(arguments, "bytes");
     int status;
 
+    if (exact && !owners_of)
+        return cli_fail("ps: --bytes goes with --owners only; --json has all other sizes in bytes");
     if (owners_of && (json || prometheus))
         return cli_fail("ps: --owners goes with neither --json nor --prometheus");
     if (owners_of) {
         if ((status = look_open(&ledgers, arguments)))
             return status;
-        status = ps_owners(&ledgers, owners_of);
+        status = ps_owners(&ledgers, owners_of, exact);
         ledgers_close(&ledgers);
         return status;
     }

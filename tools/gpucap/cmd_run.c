@@ -226,7 +226,8 @@ static void note_max(const struct group *group, struct ledger *ledger, const cha
     if (group->run->max && max < unknown / 1000 && ledger_read_job(ledger, group->name, &totals) &&
         totals.max != max)
         fprintf(stderr,
-                "gpucap: run: note: %s keeps its max of %s on %s; `gpucap set %s --max=...` changes it\n",
+                "gpucap: run: note: %s keeps its max of %s on %.12s\n"
+                "gpucap: run:   `gpucap set %s --max=...` changes it\n",
                 group->name, words_size(totals.max, text), uuid, group->name);
 }
 

@@ -53,8 +53,10 @@ static int set_absent(struct ledgers *ledgers, const char *word, const struct st
 /* Sets one limit of what the word means. */
 static int set_one(struct ledgers *ledgers, const char *word, const struct steer_max *max)
 {
-    if (strcmp(word, "all") != 0 && ledgers_choose(ledgers, word))
+    if (strcmp(word, "all") != 0 && ledgers_choose(ledgers, word)) {
+        ledgers_choose_job(ledgers);
         return steer_set(ledgers, max, stdout, stderr);
+    }
     return set_absent(ledgers, word, max);
 }
 
@@ -68,13 +70,11 @@ static int parse_limits(const struct arguments *arguments, struct steer_max limi
 
         if (!value)
             continue;
-        const int rc = steer_parse_max(value, &limits[count]);
-        if (rc) {
-            cli_fail("set: --%s='%s' is not valid (%s); accepted: %s, or none", name, value, size_why(rc),
-                     SIZE_FORM);
+        const char *why = steer_parse_max(value, limit, &limits[count++]);
+        if (why) {
+            cli_fail("set: --%s='%s' is not valid (%s); accepted: %s, or none", name, value, why, SIZE_FORM);
             return -1;
         }
-        limits[count++].limit = limit;
     }
     return count;
 }

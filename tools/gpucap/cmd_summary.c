@@ -272,7 +272,9 @@ static void print_idle(const struct timeline *timeline)
             most_at = timeline->steps[i].time_ns;
         }
     }
-    if (span > 0)
+    if (span > 0 && !most)
+        puts("  idle         nothing in the pool");
+    else if (span > 0)
         printf("  idle         %.0f %% of the pool in the mean; at most %s, at %s\n", 100 * weighted / span,
                recording_size(most, size), recording_time(most_at, at));
 }

@@ -47,8 +47,13 @@ static struct screen look_at_screen(void)
     struct screen screen = {.width = 80, .lines = 24};
     struct winsize size;
     const char *term = getenv("TERM"), *no_colour = getenv("NO_COLOR");
+    const char *columns = getenv("COLUMNS");
     const bool terminal = isatty(STDOUT_FILENO);
 
+    const long given = columns ? strtol(columns, NULL, 10) : 0;
+
+    if (!terminal && given > 0)
+        screen.width = given < WIDTH_MOST ? (int)given : WIDTH_MOST;
     if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col && size.ws_row) {
         screen.width = size.ws_col;
         screen.lines = size.ws_row;

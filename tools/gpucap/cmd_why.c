@@ -2,12 +2,14 @@
  * ledger holds or what follows from it. Owns no lock. */
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/look.h"
 #include "tools/gpucap/ps.h"
 #include "tools/gpucap/steer.h"
 #include "tools/gpucap/unmanaged.h"
 #include "tools/gpucap/why_apart.h"
 #include "tools/gpucap/why_file.h"
+#include "tools/gpucap/why_limits.h"
 #include "tools/gpucap/words.h"
 
 #include <stdio.h>
@@ -18,10 +20,9 @@
 #include "interpose/base/sums.h"
 #include "interpose/settings/options.h"
 
-#define COMMAND_MAX 30 /* letters of a command line; the line has 80 */
+#define COMMAND_MAX 26 /* letters of a command line; the line has 80 */
 #define HOLDERS     4  /* other processes that are named */
 #define MIB         (UINT64_C(1) << 20)
-#define RESERVE     (64 * MIB) /* what the library leaves to the driver by default */
 #define LITTLE      (16 * MIB) /* by which figures may differ */
 
 struct refusals {
@@ -33,31 +34,6 @@ struct refusals {
 static uint64_t ago_ms(uint64_t at)
 {
     return sums_minus(clock_boot_ns(), at) / 1000000U;
-}
-
-/* What counted against the limit: all of the job, or of the process if the limit is its own. */
-static uint64_t in_use(const struct ledger_refusal *refusal)
-{
-    return refusal->bound == RECORDING_LIMIT_JOB && refusal->job_used > refusal->used ? refusal->job_used
-                                                                                      : refusal->used;
-}
-
-/* True if what is free on the card was kept for other jobs. */
-static bool is_kept(const struct ledger_refusal *refusal)
-{
-    return refusal->bound == RECORDING_LIMIT_KEPT;
-}
-
-/* True if the limit left enough: then the card was full, or memory came free too late. */
-static bool left_enough(const struct ledger_refusal *refusal)
-{
-    return refusal->bound == RECORDING_LIMIT_CARD || is_kept(refusal) || refusal->asked <= refusal->fits;
-}
-
-/* The limit below which the request does not fit. */
-static uint64_t needed_limit(const struct ledger_refusal *refusal)
-{
-    return left_enough(refusal) ? refusal->limit : sums_add(refusal->limit, refusal->asked - refusal->fits);
 }
 
 /* True if the card could not serve the request now, whatever the limit. */
@@ -90,11 +66,19 @@ static uint64_t ceiling(const struct ledgers_card *card)
 {
     struct steer_max max;
 
-    steer_parse_max("none", &max);
+    steer_parse_max("none", LEDGER_MAX, &max);
     return steer_ceiling(card, &max);
 }
 
 /* ---- what happened ---- */
+
+static void print_job_limit(const struct ledgers_process *process, const char *limit, const char *used)
+{
+    char text[LEDGER_NAME + 80];
+
+    snprintf(text, sizeof(text), "%s for job %s; in use %s", limit, process->entry.job, used);
+    lines_text(printf("  %-*s", LINES_LABEL - 2, "limit"), LINES_LABEL, text);
+}
 
 static void print_limit(const struct ledgers_process *process, const struct ledger_refusal *refusal)
 {
@@ -104,69 +88,17 @@ static void print_limit(const struct ledgers_process *process, const struct ledg
         puts("  limit        none");
         return;
     }
-    printf("  limit        %s", words_size(refusal->limit, limit));
+    words_size(refusal->limit, limit);
+    words_size(why_limits_in_use(refusal), used);
     if (refusal->bound == RECORDING_LIMIT_JOB ||
-        (is_kept(refusal) && refusal->limit == process->entry.job_max))
-        printf(" for job %s", process->entry.job);
-    else if (*process->entry.job)
-        fputs(" for this process alone", stdout);
-    printf("; in use %s\n", words_size(in_use(refusal), used));
-}
-
-static int by_used(const void *a, const void *b)
-{
-    const struct ledgers_process *x = *(const struct ledgers_process *const *)a;
-    const struct ledgers_process *y = *(const struct ledgers_process *const *)b;
-
-    return (x->entry.used < y->entry.used) - (x->entry.used > y->entry.used);
-}
-
-/* Who has the job's memory: the refusal knows the sum of the others, and the ledger who they are now. */
-static void print_holders(const struct ledgers_card *card, const struct ledgers_process *process,
-                          const struct ledger_refusal *refusal)
-{
-    const struct ledgers_process *others[LEDGER_SLOTS];
-    char text[WORDS_TEXT];
-    size_t count = 0;
-
-    printf("  held by      this process %s%s", words_size(own_use(process, refusal), text),
-           refusal->limit == LEDGER_UNLIMITED ? " now" : "");
-    if (refusal->job_used > refusal->used)
-        printf(", others of the job %s", words_size(refusal->job_used - refusal->used, text));
-    putchar('\n');
-    for (int i = 0; i < card->count; i++) {
-        const struct ledgers_process *other = &card->processes[i];
-
-        if (other != process && *process->entry.job && !strcmp(other->entry.job, process->entry.job))
-            others[count++] = other;
-    }
-    qsort(others, count, sizeof(*others), by_used);
-    for (size_t i = 0; i < count && i < HOLDERS; i++)
-        printf("%s%d %s", i ? " | " : "  others now   ", (int)others[i]->entry.pid,
-               words_size(others[i]->entry.used, text));
-    if (count > HOLDERS)
-        printf(" | %zu more", count - HOLDERS);
-    if (count)
-        putchar('\n');
-}
-
-static void print_idle(const struct ledgers_card *card, const struct ledgers_process *process)
-{
-    uint64_t idle = 0;
-    char text[WORDS_TEXT];
-
-    for (int i = 0; i < card->count; i++) {
-        if (&card->processes[i] == process ||
-            (*process->entry.job && !strcmp(card->processes[i].entry.job, process->entry.job)))
-            idle = sums_add(idle, card->processes[i].entry.cached);
-    }
-    if (idle)
-        printf("  idle now     %s, for requests that fit into it\n", words_size(idle, text));
+        (why_limits_is_kept(refusal) && refusal->limit == process->entry.job_max))
+        print_job_limit(process, limit, used);
     else
-        puts("  idle now     none: nothing can be given back");
+        printf("  limit        %s%s; in use %s\n", limit,
+               *process->entry.job ? " for this process alone" : "", used);
 }
 
-/* One holder of the card beside the process. */
+/* A process that has memory of the card. */
 struct holder {
     pid_t pid;
     uint64_t used;
@@ -179,11 +111,71 @@ static int by_most(const void *a, const void *b)
     return (x->used < y->used) - (x->used > y->used);
 }
 
+/* The largest of them first, if there are any. */
+static void print_list(const char *label, struct holder *holders, size_t count)
+{
+    char size[WORDS_TEXT], item[2 * WORDS_TEXT];
+    int column = LINES_LABEL;
+
+    if (!count)
+        return;
+    qsort(holders, count, sizeof(*holders), by_most);
+    printf("  %-*s", LINES_LABEL - 2, label);
+    for (size_t i = 0; i < count && i < HOLDERS; i++) {
+        snprintf(item, sizeof(item), "%d %s", (int)holders[i].pid, words_size(holders[i].used, size));
+        column = lines_item(column, item);
+    }
+    if (count > HOLDERS) {
+        snprintf(item, sizeof(item), "%zu more", count - HOLDERS);
+        lines_item(column, item);
+    }
+    putchar('\n');
+}
+
+/* The other processes of the job, as they are now. */
+static void print_others(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    struct holder others[LEDGER_SLOTS];
+    size_t count = 0;
+
+    for (int i = 0; i < card->count; i++) {
+        const struct ledgers_process *other = &card->processes[i];
+
+        if (why_limits_is_neighbour(process, other))
+            others[count++] = (struct holder){other->entry.pid, other->entry.used};
+    }
+    print_list("others now", others, count);
+}
+
+/* Who has the job's memory: the refusal knows the sum of the others, and the ledger who they are now. */
+static void print_holders(const struct ledgers_card *card, const struct ledgers_process *process,
+                          const struct ledger_refusal *refusal)
+{
+    char text[WORDS_TEXT];
+
+    printf("  held by      this process %s%s", words_size(own_use(process, refusal), text),
+           refusal->limit == LEDGER_UNLIMITED ? " now" : "");
+    if (refusal->job_used > refusal->used)
+        printf(", others of the job %s", words_size(refusal->job_used - refusal->used, text));
+    putchar('\n');
+    print_others(card, process);
+}
+
+static void print_idle(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    const uint64_t idle = sums_add(process->entry.cached, why_limits_idle_of_others(card, process));
+    char text[WORDS_TEXT];
+
+    if (idle)
+        printf("  idle now     %s, for requests that fit into it\n", words_size(idle, text));
+    else
+        puts("  idle now     none: nothing can be given back");
+}
+
 /* Who has the card now, under gpucap or not. */
 static void print_card_holders(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     struct holder *holders = calloc((size_t)(card->count + card->unmanaged_count) + 1, sizeof(*holders));
-    char text[WORDS_TEXT];
     size_t count = 0;
 
     for (int i = 0; holders && i < card->count; i++) {
@@ -194,39 +186,60 @@ static void print_card_holders(const struct ledgers_card *card, const struct led
         if (card->unmanaged[i].used != LEDGER_UNLIMITED)
             holders[count++] = (struct holder){card->unmanaged[i].pid, card->unmanaged[i].used};
     }
-    if (count)
-        qsort(holders, count, sizeof(*holders), by_most);
-    for (size_t i = 0; i < count && i < HOLDERS; i++)
-        printf("%s%d %s", i ? " | " : "  on it now    ", (int)holders[i].pid,
-               words_size(holders[i].used, text));
-    if (count > HOLDERS)
-        printf(" | %zu more", count - HOLDERS);
-    if (count)
-        putchar('\n');
+    print_list("on it now", holders, count);
     free(holders);
 }
 
 /* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
 static void print_reserve(const struct ledger_refusal *refusal)
 {
-    const uint64_t counted = sums_add(in_use(refusal), refusal->fits);
+    const uint64_t counted = sums_add(why_limits_in_use(refusal), refusal->fits);
     char text[WORDS_TEXT];
 
-    if (!left_enough(refusal) && refusal->limit >= counted + MIB &&
-        refusal->limit <= counted + RESERVE + LITTLE)
+    if (!why_limits_left_enough(refusal) && refusal->limit >= counted + MIB &&
+        refusal->limit <= counted + WHY_LIMITS_RESERVE + LITTLE)
         printf("  kept free    %s for the driver's own growth (--reserve)\n",
                words_size(refusal->limit - counted, text));
 }
 
-static void print_kept(const struct ledgers_card *card)
+/* True if what this one's job does not use of its min is kept from the process. */
+static bool keeps_from(const struct ledgers_process *process, const struct ledgers_process *other)
+{
+    return other->entry.min && other != process && !why_limits_is_neighbour(process, other);
+}
+
+static void print_kept(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     char bounds[PS_BOUNDS];
 
     puts("  cause        what is free on the card is kept for other jobs (--min)");
     for (int i = 0; i < card->count; i++) {
-        if (card->processes[i].entry.min && ps_bounds(card, i, bounds))
-            printf("  kept for     %s\n", bounds);
+        if (keeps_from(process, &card->processes[i]) && ps_bounds(card, i, bounds))
+            lines_text(printf("  %-*s", LINES_LABEL - 2, "kept for"), LINES_LABEL + 2, bounds);
     }
+}
+
+/* By how much the limits are too low. */
+static void print_lacks(const struct why_lacks *lacks, const struct ledgers_process *process,
+                        const struct ledger_refusal *refusal)
+{
+    const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
+    const char *before = "  would fit    with";
+    char more[WORDS_TEXT], now[WORDS_TEXT];
+
+    if (why_limits_now(process, refusal) >= why_limits_needed(refusal))
+        printf("  limit now    %s, enough for this request\n",
+               words_size(why_limits_now(process, refusal), now));
+    if (lacks->refused) {
+        printf("%s a limit about %s higher\n", before,
+               words_size(why_limits_needed(refusal) - refusal->limit, more));
+        before = "               and";
+    }
+    if (lacks->other)
+        printf("%s %s limit, %s, about %s higher\n", before, is_job ? "this process's own" : "the job's",
+               words_size(why_limits_other(process, refusal), now), words_size(lacks->other, more));
+    if (lacks->idle)
+        printf("               and %s of what the job's others have idle\n", words_size(lacks->idle, more));
 }
 
 static void print_remedy(const struct ledgers_card *card, const struct ledgers_process *process,
@@ -234,7 +247,6 @@ static void print_remedy(const struct ledgers_card *card, const struct ledgers_p
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
     char text[WORDS_TEXT], total[WORDS_TEXT];
-    const uint64_t needed = needed_limit(refusal);
 
     if (card->facts.known)
         words_size(card->facts.total, total);
@@ -242,11 +254,11 @@ static void print_remedy(const struct ledgers_card *card, const struct ledgers_p
         printf("  the card     has only %s in all\n", total);
         return;
     }
-    if (is_kept(refusal)) {
-        print_kept(card);
+    if (why_limits_is_kept(refusal)) {
+        print_kept(card, process);
         return;
     }
-    if (left_enough(refusal)) {
+    if (why_limits_left_enough(refusal)) {
         puts(refusal->limit == LEDGER_UNLIMITED
                  ? "  cause        the card was full"
                  : "  cause        not the limit, which left enough: most likely the card was full");
@@ -254,10 +266,12 @@ static void print_remedy(const struct ledgers_card *card, const struct ledgers_p
             printf("  the card     has %s free of %s now\n", words_size(card->facts.free, text), total);
         return;
     }
-    printf("  would fit    with a limit about %s higher\n", words_size(needed - refusal->limit, text));
-    if (needed > ceiling(card))
+    const struct why_lacks lacks = why_limits_find_lacks(card, process, refusal);
+    const struct why_needs needs = why_limits_find_needs(&lacks, process, refusal);
+    print_lacks(&lacks, process, refusal);
+    if (needs.most > ceiling(card))
         puts("               which only the administrator can set (" OPTIONS_ADMIN_FILE ")");
-    if (card->facts.known && needed > card->facts.total)
+    if (card->facts.known && needs.most > card->facts.total)
         printf("  the card     has only %s in all\n", total);
     else if (is_short_now(card, refusal))
         printf("  the card     has only %s free of %s now\n", words_size(card->facts.free, text), total);
@@ -286,7 +300,7 @@ static bool others_hold(const struct ledgers_card *card)
 static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
-    const uint64_t needed = needed_limit(refusal);
+    const uint64_t needed = why_limits_needed(refusal);
     const uint64_t over = needed > refusal->limit ? needed - refusal->limit : refusal->asked;
     const uint64_t missing = over < refusal->asked ? over : refusal->asked;
 
@@ -296,16 +310,15 @@ static void advise_on_idle(int *count, const struct ledgers_process *process, co
                 (int)process->entry.pid);
 }
 
-/* A job of the caller's that could keep less. */
-static void advise_on_kept(int *count, const struct ledgers_card *card, const struct ledger_refusal *refusal)
+/* A job of the caller's that could keep less, by what is missing. */
+static void advise_on_kept(int *count, const struct ledgers_card *card, const struct ledgers_process *process,
+                           uint64_t missing)
 {
-    const uint64_t missing = sums_minus(refusal->asked, refusal->fits);
-
     for (int i = 0; i < card->count; i++) {
         const struct ledger_entry *entry = &card->processes[i].entry;
 
-        if (missing && *entry->job && ps_kept(card, entry) >= missing &&
-            ledgers_may_change(&card->processes[i])) {
+        if (missing && *entry->job && keeps_from(process, &card->processes[i]) &&
+            ps_kept(card, entry) >= missing && ledgers_may_change(&card->processes[i])) {
             why_try(count, "gpucap set %s --min=%lluM", entry->job,
                     (unsigned long long)((entry->min - missing) / MIB));
             return;
@@ -313,32 +326,39 @@ static void advise_on_kept(int *count, const struct ledgers_card *card, const st
     }
 }
 
+/* Settings with which the limits allow the request. */
+static void advise_on_limits(int *count, const struct why_needs *needs, const struct ledgers_process *process)
+{
+    const char *own = *process->entry.job ? "gpucap run --each" : "gpucap run --max";
+    char job[LEDGER_NAME + 24];
+
+    snprintf(job, sizeof(job), "gpucap set %s --max", process->entry.job);
+    if (needs->max && needs->each)
+        why_try_limits(count, needs->max, needs->each);
+    else
+        why_try_limit(count, needs->max ? job : own, needs->most, needs->max ? "" : " ...");
+}
+
 static void print_advice(const struct ledgers_card *card, const struct ledgers_process *process,
                          const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
-    const uint64_t needed = needed_limit(refusal);
-    char before[LEDGER_NAME + 24];
+    const struct why_lacks lacks = why_limits_find_lacks(card, process, refusal);
+    const struct why_needs needs = why_limits_find_needs(&lacks, process, refusal);
     int count = 0;
 
     if (is_too_small(card, process, refusals))
         return;
-    if (is_kept(refusal))
-        advise_on_kept(&count, card, refusal);
-    if ((left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card))
-        why_try_card(&count, is_kept(refusal));
-    if (needed > refusal->limit && needed <= ceiling(card) &&
-        !(card->facts.known && needed > card->facts.total)) {
-        const bool is_job = refusal->bound == RECORDING_LIMIT_JOB;
-
-        snprintf(before, sizeof(before), "gpucap set %s --max", process->entry.job);
-        why_try_limit(&count,
-                      is_job                ? before
-                      : *process->entry.job ? "gpucap run --each"
-                                            : "gpucap run --max",
-                      needed, is_job ? "" : " ...");
-    }
-    if (!left_enough(refusal) && refusal->bound == RECORDING_LIMIT_JOB && refusal->job_used > refusal->used)
+    if (why_limits_is_kept(refusal))
+        advise_on_kept(&count, card, process, sums_minus(refusal->asked, refusal->fits));
+    if ((why_limits_left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card))
+        why_try_card(&count, why_limits_is_kept(refusal));
+    if (!why_limits_left_enough(refusal) && !needs.most)
+        return; /* the limits have been raised */
+    if (needs.most && needs.most <= ceiling(card) && !(card->facts.known && needs.most > card->facts.total))
+        advise_on_limits(&count, &needs, process);
+    if (needs.max && !needs.each && refusal->bound == RECORDING_LIMIT_JOB &&
+        refusal->job_used > refusal->used)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     advise_on_idle(&count, process, refusals);
 }
@@ -352,6 +372,75 @@ static void print_command(const struct ledgers_process *process)
     printf("%d %s: ", (int)process->entry.pid, words_cut(process->command, COMMAND_MAX, command));
 }
 
+/* What the processes of the job use, as `gpucap ps` shows it. */
+static uint64_t used_by_job(const struct ledgers_card *card, const char *job)
+{
+    uint64_t used = 0;
+
+    for (int i = 0; i < card->count; i++) {
+        if (!strcmp(card->processes[i].entry.job, job))
+            used = sums_add(used, card->processes[i].entry.used);
+    }
+    return used;
+}
+
+/* What the card would have to leave beside what it does now for the request that the process waits for; 0: it
+ * is free. */
+static uint64_t missing_on_card(const struct ledgers_card *card, const struct ledger_entry *entry)
+{
+    if (!card->facts.known)
+        return 0;
+    return sums_minus(sums_add(entry->asked, ps_kept_for_others(card, entry)), card->facts.free);
+}
+
+/* Why the card does not serve a request that waits. */
+static void print_card_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    const struct ledger_entry *entry = &process->entry;
+    char size[WORDS_TEXT], text[WORDS_TEXT];
+
+    if (card->facts.known)
+        printf("  the card     has %s free of %s now\n", words_size(card->facts.free, size),
+               words_size(card->facts.total, text));
+    if (missing_on_card(card, entry) && ps_kept_for_others(card, entry))
+        print_kept(card, process);
+    print_card_holders(card, process);
+}
+
+/* The job's limit, for which a request waits. */
+static void print_limit_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    const struct ledger_entry *entry = &process->entry;
+    char size[WORDS_TEXT], text[WORDS_TEXT];
+
+    print_job_limit(process, words_size(entry->job_max, size),
+                    words_size(used_by_job(card, entry->job), text));
+    print_others(card, process);
+    print_idle(card, process);
+}
+
+/* What a request waits for that was not refused: room below its job's limit, or on the card, or both. */
+static void print_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
+{
+    const struct ledger_entry *entry = &process->entry;
+    const uint64_t needed = sums_add(sums_add(entry->job_used, entry->asked), WHY_LIMITS_RESERVE);
+    const uint64_t missing = missing_on_card(card, entry);
+    const bool is_limit = *entry->job && needed > entry->job_max;
+    char size[WORDS_TEXT], before[LEDGER_NAME + 24];
+    int count = 0;
+
+    printf("waits for %s on %s\n\n", words_size(entry->asked, size), ledgers_card_name(card));
+    if (is_limit)
+        print_limit_waiting(card, process);
+    if (!is_limit || missing)
+        print_card_waiting(card, process);
+    if (is_limit && needed <= ceiling(card) && !(card->facts.known && needed > card->facts.total)) {
+        snprintf(before, sizeof(before), "gpucap set %s --max", entry->job);
+        why_try_limit(&count, before, needed, missing ? "" : "   (then it goes on)");
+    }
+    advise_on_kept(&count, card, process, missing);
+}
+
 static void explain(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     struct refusals refusals = {0};
@@ -361,6 +450,10 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     refusals.count = ledger_read_refusals(card->ledger, process->slot, refusals.last);
     ledger_read_apart(card->ledger, process->slot, refusals.apart);
     print_command(process);
+    if (!refusals.count && process->entry.waiting) {
+        print_waiting(card, process);
+        return;
+    }
     if (!refusals.count) {
         printf("no request was refused on %s\n", ledgers_card_name(card));
         return;
@@ -376,9 +469,11 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_reserve(last);
     print_remedy(card, process, &refusals);
     if (!is_too_small(card, process, &refusals) &&
-        ((left_enough(last) && !is_kept(last)) || is_short_now(card, last)))
+        ((why_limits_left_enough(last) && !why_limits_is_kept(last)) || is_short_now(card, last)))
         print_card_holders(card, process);
     print_earlier(&refusals);
+    if (process->entry.waiting)
+        printf("  now          it waits for %s\n", words_size(process->entry.asked, size));
     print_advice(card, process, &refusals);
 }
 
@@ -396,9 +491,8 @@ int cmd_why(const struct arguments *arguments)
     unmanaged_find(&ledgers);
     if (!ledgers_choose(&ledgers, arguments->operands[0])) {
         status = look_absent("why", &ledgers, arguments->operands[0]);
-        fputs("gpucap: why:   of a process that has ended only its recording tells: `gpucap run "
-              "--record=FILE`, "
-              "then `gpucap why FILE`\n",
+        fputs("gpucap: why:   of a process that has ended only its recording tells:\n"
+              "gpucap: why:   `gpucap run --record=FILE`, then `gpucap why FILE`\n",
               stderr);
     }
     for (int i = 0; i < ledgers.count; i++) {

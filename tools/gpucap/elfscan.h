@@ -1,8 +1,7 @@
 /* elfscan: the dynamic symbols that a shared library defines, read from the file without loading it.
  *
- * Loading would run the library's constructors, and a doctor must not catch the disease. The file may be
- * anything, also hostile: every offset is checked against the file's size before it is followed. Owns no
- * lock.
+ * Loading would run the library's constructors in this process. The file may be anything, also hostile: every
+ * offset is checked against the file's size before it is followed. Owns no lock.
  */
 #ifndef GPUCAP_ELFSCAN_H
 #define GPUCAP_ELFSCAN_H

@@ -121,13 +121,17 @@ static void write_marks(const struct panel *panel)
 
 static void write_legend(const struct panel *panel)
 {
+    enum { IDLE = COLUMNS_GROUPS, REFUSED, ITEMS };
     double x = LEFT, y = panel->top + HEIGHT + 42;
+    bool refused = false;
 
-    for (int g = 0; g <= COLUMNS_GROUPS; g++) {
-        const char *name = g < COLUMNS_GROUPS ? panel->columns->names[g] : "idle in pools";
+    for (int i = 0; i < panel->columns->width; i++)
+        refused = refused || panel->columns->columns[i].refusals;
+    for (int g = 0; g < ITEMS; g++) {
+        const char *name = g < IDLE ? panel->columns->names[g] : g == IDLE ? "idle in pools" : "refused";
         size_t length = 0;
 
-        if (!name || (g < COLUMNS_GROUPS && !panel->columns->most[g]))
+        if (!name || (g < IDLE && !panel->columns->most[g]) || (g == REFUSED && !refused))
             continue;
         while (name[length])
             length++;
@@ -135,7 +139,9 @@ static void write_legend(const struct panel *panel)
             x = LEFT;
             y += 18;
         }
-        if (g < COLUMNS_GROUPS)
+        if (g == REFUSED)
+            fprintf(panel->out, "<path class=\"bad\" d=\"M%.0f %.0fh11l-5.5 10z\"/>", x, y - 10);
+        else if (g < IDLE)
             fprintf(panel->out,
                     "<rect x=\"%.0f\" y=\"%.0f\" width=\"11\" height=\"11\" rx=\"2\" fill=\"%s\"/>", x,
                     y - 10, colours[g]);

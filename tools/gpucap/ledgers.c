@@ -270,6 +270,20 @@ int ledgers_choose(struct ledgers *ledgers, const char *word)
     return count || !*word ? count : choose(ledgers, 0, word);
 }
 
+void ledgers_choose_job(struct ledgers *ledgers)
+{
+    char job[LEDGER_NAME] = "";
+
+    for (int i = 0; i < ledgers->count && !*job; i++) {
+        for (int j = 0; j < ledgers->cards[i].count && !*job; j++) {
+            if (ledgers->cards[i].processes[j].chosen)
+                snprintf(job, sizeof(job), "%s", ledgers->cards[i].processes[j].entry.job);
+        }
+    }
+    if (*job)
+        choose(ledgers, 0, job);
+}
+
 bool ledgers_may_change(const struct ledgers_process *process)
 {
     return geteuid() == 0 || process->entry.uid == geteuid();
@@ -282,6 +296,11 @@ uint64_t ledgers_limit(const struct ledgers_process *process)
     const struct ledger_entry *entry = &process->entry;
 
     return entry->limit < entry->job_max ? entry->limit : entry->job_max;
+}
+
+bool ledgers_has_own_limit(const struct ledgers_process *process)
+{
+    return process->entry.limit < process->entry.job_max;
 }
 
 bool ledgers_other(const struct ledgers_card *card, uint64_t *bytes)

@@ -79,11 +79,17 @@ void ledgers_poke(struct ledgers *ledgers, bool all, uint64_t bytes, unsigned ti
 /* Chooses the processes that a word means: "all", a process id, else the name of a job. Returns how many. */
 int ledgers_choose(struct ledgers *ledgers, const char *word);
 
+/* Chooses all processes of the job of the first chosen one, on every card. Without a job nothing changes. */
+void ledgers_choose_job(struct ledgers *ledgers);
+
 /* True if the caller may change the process: it is theirs, or they are root. */
 bool ledgers_may_change(const struct ledgers_process *process);
 
 /* The limit that holds for a process: its own or its job's, whichever is less. */
 uint64_t ledgers_limit(const struct ledgers_process *process);
+
+/* True if its own is less (--each, or the administrator's). */
+bool ledgers_has_own_limit(const struct ledgers_process *process);
 
 /* The bytes of a card that neither are free nor belong to managed processes. False if that is not known. */
 bool ledgers_other(const struct ledgers_card *card, uint64_t *bytes);

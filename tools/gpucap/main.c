@@ -41,6 +41,7 @@ static const struct cli_option ps_options[] = {
     {"prometheus", NULL, false, "Print metrics in Prometheus' text format."},
     {"owners", "PID", false,
      "Show who within a process that is being recorded holds its memory: libraries, kinds of memory, tags."},
+    {"bytes", NULL, false, "With --owners: sizes to the byte."},
     LEDGER,
     SIM,
     END,
@@ -80,10 +81,12 @@ static const struct cli_option page_options[] = {
 const struct cli_command cli_commands[] = {
     {"run", "[--OPTION=VALUE...] [--] PROGRAM [ARGUMENT...]", "Run a program under a memory cap.", NULL,
      run_options, CLI_PROGRAM, true, cmd_run},
-    {"ps", "[--json | --prometheus | --owners=PID]", "Show which processes hold how much of each card.",
+    {"ps", "[--json | --prometheus | --owners=PID [--bytes]]",
+     "Show which processes hold how much of each card.",
      "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "
      "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "
-     "the line above. Each process is asked for fresh figures first. Processes that do not run under gpucap "
+     "the line above. If it is the process's own, a line above the table has the job's. Each process is "
+     "asked for fresh figures first. Processes that do not run under gpucap "
      "come last, with a dash for what only gpucap knows; NVML must list them.",
      ps_options, CLI_NOTHING, false, cmd_ps},
     {"top", "", "Show processes and cards live, and change limits.",
@@ -102,10 +105,12 @@ const struct cli_command cli_commands[] = {
      look_options, CLI_PROCESS, false, cmd_trim},
     {"why", "PID|JOB|FILE...", "Explain why requests of a process were refused.",
      "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
-     "try. The process must be alive; of one that has ended, its recording tells the same and more: what was "
+     "try; of a process that waits, for what it does. The process must be alive; of one that has ended, its "
+     "recording tells the same and more: what was "
      "live by tag, owner and size, and with the recordings of the job's other processes what these had then.",
      look_options, CLI_REFUSED, false, cmd_why},
-    {"record", "start|stop PID", "Record what a running process does with device memory.",
+    {"record", "start|stop PID [--to=FILE] [--stacks]",
+     "Record what a running process does with device memory.",
      "Blocks that are live at the start come first in the recording, without their owners. The process must "
      "be one of `gpucap ps`. To record from the start, give gpucap run --record=FILE. Only the owner of a "
      "process, or root, may do this.",
@@ -117,8 +122,9 @@ const struct cli_command cli_commands[] = {
      summary_options, CLI_FILE, false, cmd_summary},
     {"view", "FILE...", "Show recordings as a picture in the terminal.",
      "Memory over time, stacked by tag where the program sets tags and else by owner, with the limit, what "
-     "idles in the pool, and marks where requests were refused or waited. Fits the terminal; without colour "
-     "each part has a character of its own.",
+     "idles in the pool, and marks where requests were refused or waited. Fits the terminal, or COLUMNS "
+     "where stdout is none; "
+     "without colour each part has a character of its own.",
      NULL, CLI_FILE, false, cmd_view},
     {"page", "FILE... -o OUT.html", "Write recordings as one HTML page, to zoom and click.",
      "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "

@@ -20,8 +20,8 @@ void manual_option(FILE *out, const char *name, const char *form);
 
 /* ---- for --help, in lines of at most 80 columns ---- */
 
-/* Text without the beginning of its first line, which has `column` columns; later lines begin with `indent`
- * spaces. Ends the last line. A newline in the text ends a line too. */
+/* Writes wrapped text. The caller has written the first `column` columns of its first line; later lines begin
+ * with `indent` spaces. Ends the last line. A newline in the text ends a line too. */
 void manual_wrapped(FILE *out, int column, int indent, const char *text);
 
 /* One option. What it does begins at column `indent`, on a line of its own if the option is too long, and

@@ -200,9 +200,11 @@ static void write_marks(FILE *out, const struct timeline *timeline)
         fprintf(out, "%s[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%u,%u,%u,%u,%u", written++ ? "," : "",
                 mark->head.type, mark->time_ns, mark->bytes, mark->other, mark->owner, mark->tag, mark->limit,
                 mark->thread, mark->stack);
-        if (mark->head.type == RECORDING_REFUSAL && why_apart_read(timeline->recording, mark, apart)) {
-            putc(',', out);
-            page_string(out, why_apart_sentence(apart, sentence));
+        if (mark->head.type == RECORDING_REFUSAL) {
+            fprintf(out, ",%" PRIu64 ",", mark->limit == RECORDING_LIMIT_JOB ? mark->address : 0);
+            page_string(out, why_apart_read(timeline->recording, mark, apart)
+                                 ? why_apart_sentence(apart, sentence)
+                                 : "");
         }
         putc(']', out);
     }
@@ -249,6 +251,8 @@ static void write_program(FILE *out, const struct recording_set *set, const stru
     page_string(out, recording_program(recording, RECORDING_JOB_NAME));
     fputs(",\"card\":", out);
     page_string(out, recording_set_card(track, card));
+    fputs(",\"gpu\":", out);
+    page_string(out, recording_set_gpu(track, card));
     fputs(",\"uuid\":", out);
     page_string(out, recording_text(&recording->devices, track->timeline.device, 1));
     fputs(",\"sentence\":", out);

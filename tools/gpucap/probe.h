@@ -1,8 +1,7 @@
 /* probe: what the CUDA driver and NVML say about themselves and the devices, for `gpucap doctor`.
  *
- * Creates no context: a doctor that took half a gigabyte of each card would be a poor one. Free memory comes
- * from NVML, which needs none. Must never leave a library half used: what is missing is reported as missing.
- * Owns no lock.
+ * Creates no context, which would take half a gigabyte of each card; free memory comes from NVML. What a
+ * library lacks is reported as missing. Owns no lock.
  */
 #ifndef GPUCAP_PROBE_H
 #define GPUCAP_PROBE_H

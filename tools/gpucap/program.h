@@ -15,8 +15,8 @@ enum program_kind {
     PROGRAM_FOREIGN,    /* another architecture or word size: the loader skips our library with a warning */
 };
 
-/* Finds the file that execvp would load for name: of a script the interpreter, whose rights and kind are what
- * counts. 0, or a negative errno; then the question stays open and exec's own answer counts. */
+/* Finds the file that execvp would load for `name`; for a script that is its interpreter, because the loader
+ * looks at that file's rights and kind. 0, or a negative errno: then nothing is known before exec itself. */
 int program_find(const char *name, char *path, size_t size);
 
 enum program_kind program_look(const char *path);

@@ -8,8 +8,9 @@
 /* Writes Prometheus' text to stdout; returns an exit status. */
 int ps_prometheus(struct ledgers *ledgers);
 
-/* Writes who within a process holds its memory; the word is its id. Returns an exit status. */
-int ps_owners(struct ledgers *ledgers, const char *word);
+/* Writes who within a process holds its memory, with `exact` to the byte; the word is its id. Returns an exit
+ * status. */
+int ps_owners(struct ledgers *ledgers, const char *word, bool exact);
 
 /* One line of a process's answer. */
 struct ps_owner {
@@ -33,9 +34,12 @@ void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES]);
 /* Returns what other jobs leave free for the job of this process now. */
 uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *entry);
 
+/* Returns what is left free now for jobs other than that of this process. */
+uint64_t ps_kept_for_others(const struct ledgers_card *card, const struct ledger_entry *entry);
+
 /* Writes min and high of the job of a card's process, such as "train-a: min 4.0 GiB (1.2 GiB kept free), high
- * 6.0 GiB", or of the process itself if it has no job. Returns false, with "", if neither is set or the
- * process before is of the same job. */
+ * 6.0 GiB", or of the process itself if it has no job; max as well where processes have limits of their own.
+ * Returns false, with "", if there is nothing to write or the process before is of the same job. */
 #define PS_BOUNDS 192
 bool ps_bounds(const struct ledgers_card *card, int row, char bounds[PS_BOUNDS]);
 

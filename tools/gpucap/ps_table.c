@@ -1,6 +1,7 @@
 /* ps_table: `gpucap ps` for people: per card a line of its figures and a table of its processes, laid out by
  * libsmartcols, which knows the terminal's width. */
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/parts.h"
 #include "tools/gpucap/ps.h"
 #include "tools/gpucap/words.h"
@@ -32,13 +33,14 @@ static const struct {
     [COMMAND] = {"COMMAND", 0.3, SCOLS_FL_TRUNC},
 };
 
-/* True if the process has the same job and limit as the one in the row before. */
+/* True if the limit of the process is its job's, as that of the one in the row before. One of its own
+ * (--each) is not shared. */
 static bool shares_limit(const struct ledgers_card *card, int row)
 {
     const struct ledgers_process *process = &card->processes[row];
 
     return row > 0 && *process->entry.job && !strcmp(process->entry.job, process[-1].entry.job) &&
-           ledgers_limit(process) == ledgers_limit(&process[-1]);
+           !ledgers_has_own_limit(process) && !ledgers_has_own_limit(&process[-1]);
 }
 
 static int set(struct libscols_line *line, enum column column, const char *text)
@@ -149,7 +151,7 @@ static void print_card(const struct ledgers_card *card)
     printf("\n%s\n", figures);
     for (int i = 0; i < card->count; i++) {
         if (ps_bounds(card, i, bounds))
-            puts(bounds);
+            lines_text(0, 2, bounds);
     }
 }
 

@@ -106,6 +106,17 @@ static void fill(struct columns *columns, const struct timeline *timeline, const
     }
 }
 
+/* A wait marks all columns from its begin to its end. */
+static void mark_wait(struct columns *columns, const struct timeline *timeline,
+                      const struct recording_event *wait)
+{
+    const uint64_t begin = wait->other < wait->time_ns ? wait->time_ns - wait->other : 0;
+    const int last = column_of(columns, timeline, wait->time_ns);
+
+    for (int i = column_of(columns, timeline, begin); i <= last; i++)
+        columns->columns[i].waits++;
+}
+
 bool columns_open(struct columns *columns, const struct timeline *timeline, enum timeline_by by, int width)
 {
     struct ids ids = {.by = by};
@@ -118,11 +129,12 @@ bool columns_open(struct columns *columns, const struct timeline *timeline, enum
     choose_groups(columns, timeline, &ids);
     fill(columns, timeline, &ids);
     for (size_t i = 0; i < timeline->mark_count; i++) {
-        struct columns_column *column =
-            &columns->columns[column_of(columns, timeline, timeline->marks[i]->time_ns)];
+        const struct recording_event *mark = timeline->marks[i];
 
-        column->refusals += timeline->marks[i]->head.type == RECORDING_REFUSAL;
-        column->waits += timeline->marks[i]->head.type == RECORDING_WAIT;
+        if (mark->head.type == RECORDING_REFUSAL)
+            columns->columns[column_of(columns, timeline, mark->time_ns)].refusals++;
+        else if (mark->head.type == RECORDING_WAIT)
+            mark_wait(columns, timeline, mark);
     }
     return true;
 }

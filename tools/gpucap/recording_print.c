@@ -1,32 +1,24 @@
 /* recording_print: see recording_print.h. */
 #include "tools/gpucap/recording_print.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/words.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define WIDTH 80
-#define LABEL 15 /* columns before the text */
-#define NAME  50
+#define NAME 50
 
 void recording_print_holders(const char *label, const struct recording_holder *holders, int count)
 {
-    int column = printf("  %-*s", LABEL - 2, label);
+    int column = printf("  %-*s", LINES_LABEL - 2, label);
     char size[RECORDING_TIME], name[WORDS_CUT], item[WORDS_CUT + RECORDING_TIME];
 
     if (!count)
         fputs("nothing", stdout);
     for (int i = 0; i < count; i++) {
-        const int length = snprintf(item, sizeof(item), "%s %s", words_cut(holders[i].name, NAME, name),
-                                    recording_size(holders[i].bytes, size));
-
-        if (i && column + 3 + length > WIDTH) {
-            printf("\n%*s", LABEL, "");
-            column = LABEL;
-        } else if (i) {
-            column += printf(" | ");
-        }
-        column += printf("%s", item);
+        snprintf(item, sizeof(item), "%s %s", words_cut(holders[i].name, NAME, name),
+                 recording_size(holders[i].bytes, size));
+        column = lines_item(column, item);
     }
     putchar('\n');
 }

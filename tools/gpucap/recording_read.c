@@ -316,13 +316,15 @@ int recording_parse(struct recording *recording, const void *bytes, size_t count
 int recording_open(struct recording *recording, const char *path, char why[RECORDING_WHY])
 {
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat stat;
+    struct stat stat = {0};
 
     if (file < 0)
         return fail(why, "cannot be read: %s", strerror(errno));
     if (fstat(file, &stat) || !S_ISREG(stat.st_mode) || stat.st_size == 0) {
         close(file);
-        return fail(why, "is no recording of gpucap");
+        return fail(why, S_ISDIR(stat.st_mode)   ? "is a folder; name the recordings in it"
+                         : S_ISREG(stat.st_mode) ? "is empty: nothing was recorded in it"
+                                                 : "is no recording of gpucap");
     }
     /* A copy, and not the file itself: another process may cut it off while it is read. */
     void *bytes = malloc((size_t)stat.st_size);

@@ -7,18 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define UUID_END 4 /* characters at the end of a UUID, to tell the cards of a machine apart */
+
+/* Leaves out what cannot be read. */
 static int open_files(struct recording_set *set, const char *command, char **paths, int count)
 {
     char text[RECORDING_WHY];
 
     for (int i = 0; i < count; i++) {
-        if (recording_open(&set->recordings[i], paths[i], text))
-            return cli_fail("%s: %s %s", command, paths[i], text);
-        set->count++;
-        if (recording_remark(&set->recordings[i], text))
+        struct recording *recording = &set->recordings[set->count];
+
+        if (recording_open(recording, paths[i], text)) {
+            cli_fail("%s: %s %s%s", command, paths[i], text, count > 1 ? "; it is left out" : "");
+            continue;
+        }
+        set->paths[set->count++] = paths[i];
+        if (recording_remark(recording, text))
             cli_fail("%s: %s: note: %s", command, paths[i], text);
     }
-    return 0;
+    return set->count ? 0 : CLI_FAILED;
 }
 
 /* Two of one process and moment are a file and its copy, or one that was given twice. */
@@ -36,6 +43,19 @@ static void note_copies(const struct recording_set *set, const char *command)
                 break;
             }
         }
+    }
+}
+
+/* Such a recording is neither in a picture nor in a table. */
+static void note_empty(const struct recording_set *set, const char *command)
+{
+    for (int i = 0; i < set->count; i++) {
+        bool found = false;
+
+        for (int j = 0; j < set->track_count; j++)
+            found = found || set->tracks[j].file == i;
+        if (!found)
+            cli_fail("%s: note: %s has no events", command, set->paths[i]);
     }
 }
 
@@ -91,27 +111,41 @@ static void align(struct recording_set *set)
     }
 }
 
+/* Finds cards that have the same number in different processes. */
+static void find_namesakes(struct recording_set *set)
+{
+    for (int i = 0; i < set->track_count; i++) {
+        for (int j = 0; j < set->track_count; j++)
+            set->tracks[i].namesake = set->tracks[i].namesake ||
+                                      (set->tracks[i].timeline.device == set->tracks[j].timeline.device &&
+                                       !recording_set_same_card(&set->tracks[i], &set->tracks[j]));
+    }
+}
+
 int recording_set_open(struct recording_set *set, const char *command, char **paths, int count)
 {
     memset(set, 0, sizeof(*set));
     if (count < 1)
         return cli_fail("%s: which recording? usage: gpucap %s FILE...", command, command);
-    set->paths = paths;
+    set->paths = calloc((size_t)count, sizeof(*set->paths));
     set->recordings = calloc((size_t)count, sizeof(*set->recordings));
     set->tracks = calloc((size_t)count * RECORDING_SET_DEVICES, sizeof(*set->tracks));
-    int status = set->recordings && set->tracks ? open_files(set, command, paths, count) : CLI_FAILED;
-    for (int i = 0; status == 0 && i < count; i++) {
+    int status = set->paths && set->recordings && set->tracks ? open_files(set, command, paths, count)
+                                                              : cli_fail("%s: no memory", command);
+    for (int i = 0; status == 0 && i < set->count; i++) {
         if (!open_tracks(set, i))
-            status = cli_fail("%s: %s does not fit into memory", command, paths[i]);
+            status = cli_fail("%s: %s does not fit into memory", command, set->paths[i]);
     }
     if (status == 0 && set->track_count == 0)
-        status = cli_fail("%s: %s has no events", command, paths[0]);
+        status = cli_fail("%s: %s has no events", command, set->paths[0]);
     if (status) {
         recording_set_close(set);
         return status;
     }
     align(set);
+    find_namesakes(set);
     note_copies(set, command);
+    note_empty(set, command);
     return 0;
 }
 
@@ -123,6 +157,7 @@ void recording_set_close(struct recording_set *set)
         recording_close(&set->recordings[i]);
     free(set->tracks);
     free(set->recordings);
+    free(set->paths);
     memset(set, 0, sizeof(*set));
 }
 
@@ -139,10 +174,35 @@ const char *recording_set_title(const struct recording_set *set, int file)
     return command;
 }
 
+/* Writes "GPU 0 NAME (...1234)"; the name may be "". */
+static const char *name_card(const struct recording_track *track, const char *name, char text[RECORDING_CARD])
+{
+    const char *uuid = recording_text(&track->timeline.recording->devices, track->timeline.device, 1);
+    const size_t length = strlen(uuid);
+    const int used =
+        snprintf(text, RECORDING_CARD, "GPU %u%s%.60s", track->timeline.device, *name ? " " : "", name);
+
+    if (track->namesake)
+        snprintf(text + used, RECORDING_CARD - (size_t)used, " (...%s)",
+                 length > UUID_END ? uuid + length - UUID_END : uuid);
+    return text;
+}
+
 const char *recording_set_card(const struct recording_track *track, char text[RECORDING_CARD])
 {
-    const char *name = recording_text(&track->timeline.recording->devices, track->timeline.device, 0);
+    return name_card(track, recording_text(&track->timeline.recording->devices, track->timeline.device, 0),
+                     text);
+}
 
-    snprintf(text, RECORDING_CARD, "GPU %u%s%.80s", track->timeline.device, *name ? " " : "", name);
-    return text;
+const char *recording_set_gpu(const struct recording_track *track, char text[RECORDING_CARD])
+{
+    return name_card(track, "", text);
+}
+
+bool recording_set_same_card(const struct recording_track *a, const struct recording_track *b)
+{
+    const char *x = recording_text(&a->timeline.recording->devices, a->timeline.device, 1);
+    const char *y = recording_text(&b->timeline.recording->devices, b->timeline.device, 1);
+
+    return *x && *y ? !strcmp(x, y) : a->timeline.device == b->timeline.device;
 }

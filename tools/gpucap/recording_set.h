@@ -12,19 +12,20 @@ struct recording_track {
     int file; /* index into recordings */
     struct timeline timeline;
     uint64_t offset_ns; /* moment 0 of its recording on the common axis, which begins at the earliest one */
+    bool namesake; /* another card of the set has the same number: processes may number them differently */
 };
 
 struct recording_set {
     struct recording *recordings;
-    char **paths;
+    char **paths; /* of the recordings; the texts are the caller's */
     int count;
     struct recording_track *tracks; /* in the order of the files, then by device */
     int track_count;
     uint64_t end_ns; /* on the common axis */
 };
 
-/* Opens the files. Says on stderr what is wrong with them; what is only missing in one does not stop it. 0,
- * or CLI_FAILED after a message; then nothing has to be closed. */
+/* Opens the files, and leaves out those that cannot be read. Says on stderr what is wrong with them. 0, or
+ * CLI_FAILED after a message, if none is left; then nothing has to be closed. */
 int recording_set_open(struct recording_set *set, const char *command, char **paths, int count);
 void recording_set_close(struct recording_set *set);
 
@@ -32,8 +33,15 @@ void recording_set_close(struct recording_set *set);
  * empty. */
 const char *recording_set_title(const struct recording_set *set, int file);
 
-/* The card: "GPU 0 NVIDIA H200". Returns text. */
+/* The card: "GPU 0 NVIDIA H200", with the end of its UUID if another one has that number. Returns text. */
 #define RECORDING_CARD 96
 const char *recording_set_card(const struct recording_track *track, char text[RECORDING_CARD]);
+
+/* The same without the card's name. */
+const char *recording_set_gpu(const struct recording_track *track, char text[RECORDING_CARD]);
+
+/* True if both are of one card: by its UUID, as two processes may number cards differently
+ * (CUDA_VISIBLE_DEVICES), else by its number. */
+bool recording_set_same_card(const struct recording_track *a, const struct recording_track *b);
 
 #endif

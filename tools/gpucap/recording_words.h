@@ -13,9 +13,9 @@ struct recording_holder {
     uint64_t bytes;
 };
 
-/* Who holds the memory after `steps` steps, largest first: live blocks by tag or owner (timeline_best_by),
- * then what they are, "CUDA context", "idle in the pool" and "not named" where there is such. At most
- * RECORDING_NAMED; the rest is summed up as "others". Returns the number. */
+/* Lists who holds the memory after `steps` steps, largest first: live blocks by tag or by owner
+ * (timeline_best_by), and "CUDA context", "idle in the pool", "idle in the driver's pools" and "not named"
+ * where these are not 0. At most RECORDING_NAMED entries, then the rest as "others". Returns how many. */
 int recording_holders(const struct timeline *timeline, size_t steps,
                       struct recording_holder holders[RECORDING_NAMED + 1]);
 

@@ -4,7 +4,7 @@
  * Items are the blocks, and beside them what contexts hold for themselves and what the driver counts beyond:
  * so the viewer's sum is what was in use, without what idled. Handles and such figures have no addresses;
  * they get places of their own above all others. A segment is a run of places without a gap of more than
- * SNAPSHOT_GAP, from the first item in it to the end of the last; so idle memory of a pool counts to it.
+ * SNAPSHOT_GAP, from the first item in it to the end of the last; so idle memory of a pool is part of it.
  */
 #ifndef GPUCAP_SNAPSHOT_H
 #define GPUCAP_SNAPSHOT_H

@@ -11,16 +11,20 @@
 
 #define SETTLE_MS 1000 /* how long a lowered max waits for idle memory to go back before it is reported */
 
-int steer_parse_max(const char *text, struct steer_max *max)
+const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max)
 {
     struct options options;
     char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
     const struct options_places places = options_places_here(user_file);
 
-    *max = (struct steer_max){.none = !strcmp(text, "none")};
+    *max = (struct steer_max){.limit = limit, .none = !strcmp(text, "none")};
     if (options_load(&options, &places, error) == 0)
         max->ceiling = options.ceiling;
-    return max->none ? 0 : size_parse(text, strlen(text), &max->size);
+    const int rc = max->none ? 0 : size_parse(text, strlen(text), &max->size);
+    if (rc)
+        return size_why(rc);
+    const bool zero = !max->none && !max->size.is_percent && max->size.bytes == 0;
+    return zero && limit == LEDGER_MAX ? RULES_ZERO : NULL; /* a min or a high of zero is none */
 }
 
 const char *steer_name(enum ledger_limit limit)
@@ -154,6 +158,8 @@ static int set_job(const struct ledgers_card *card, const struct job *job, const
     fprintf(out, "%s on %s: %s was %s, is %s now\n", job->name, ledgers_card_name(card),
             steer_name(max->limit), words_size(shown(max->limit, old), before),
             words_size(shown(max->limit, bytes), after));
+    if (card->facts.known && bytes > card->facts.total && bytes != LEDGER_UNLIMITED)
+        fprintf(out, "  more than the card has, which is %s\n", words_size(card->facts.total, after));
     if (max->limit == LEDGER_MAX && job->used > bytes)
         shrink(card, job, bytes, out);
     return 0;
@@ -210,20 +216,23 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
 /* ---- trim ---- */
 
 /* What the process has given back since it was read: by its own count, or by what it uses less; a process
- * without a job counts nothing. */
-static uint64_t given_since(const struct ledgers_card *card, const struct ledgers_process *process)
+ * without a job counts nothing. `idle`: what it still holds idle. */
+static uint64_t given_since(const struct ledgers_card *card, const struct ledgers_process *process,
+                            uint64_t *idle)
 {
     struct ledger_entry now;
 
+    *idle = 0;
     if (!ledger_read(card->ledger, process->slot, &now) || now.started != process->entry.started)
         return 0;
+    *idle = now.cached;
     const uint64_t lent = now.lent > process->entry.lent ? now.lent - process->entry.lent : 0;
     const uint64_t less = now.used < process->entry.used ? process->entry.used - now.used : 0;
     return lent > less ? lent : less;
 }
 
 static void report_process(const struct ledgers_card *card, const struct ledgers_process *process,
-                           uint64_t given, FILE *out)
+                           uint64_t given, uint64_t idle, FILE *out)
 {
     char text[WORDS_TEXT];
 
@@ -232,6 +241,8 @@ static void report_process(const struct ledgers_card *card, const struct ledgers
         fprintf(out, "did not answer within %d s", STEER_TRIM_MS / 1000);
     else if (given)
         fprintf(out, "%s given back", words_size(given, text));
+    else if (idle)
+        fprintf(out, "none of %s idle can go back", words_size(idle, text));
     else
         fputs("nothing was idle", out);
     fprintf(out, "  %.30s\n", process->command);
@@ -258,9 +269,10 @@ int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
 
             if (!process->chosen)
                 continue;
-            const uint64_t given = given_since(&ledgers->cards[i], process);
+            uint64_t idle;
+            const uint64_t given = given_since(&ledgers->cards[i], process, &idle);
             if (!brief)
-                report_process(&ledgers->cards[i], process, given, out);
+                report_process(&ledgers->cards[i], process, given, idle, out);
             sum += given;
             givers += given != 0;
             asked++;

@@ -18,8 +18,9 @@ struct steer_max {
     struct rules ceiling; /* the administrator's, which no limit may pass */
 };
 
-/* Reads "12G", "50%" or "none", for max, and the administrator's ceiling. 0, or -errno, for size_why. */
-int steer_parse_max(const char *text, struct steer_max *max);
+/* Reads "12G", "50%" or "none" for a limit, and the administrator's ceiling. Returns NULL, or what is wrong
+ * with the text. */
+const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max);
 /* Returns the administrator's ceiling for a card. */
 uint64_t steer_ceiling(const struct ledgers_card *card, const struct steer_max *max);
 /* Returns the limit's name: "max", "min" or "high". */
@@ -30,10 +31,10 @@ const char *steer_name(enum ledger_limit limit);
  */
 int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out, FILE *err);
 
-/* Makes the job `name`, which has no process yet, on every card, with this limit. The same returns. */
+/* Makes the job `name`, which has no process yet, on every card, with this limit. Returns as steer_set. */
 int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out, FILE *err);
 
-/* Makes the chosen processes give idle memory back. The same returns; with `brief` only one line. */
+/* Makes the chosen processes give idle memory back. Returns as steer_set. `brief`: prints only one line. */
 int steer_trim(struct ledgers *ledgers, bool brief, FILE *out);
 
 #endif

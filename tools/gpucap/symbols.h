@@ -11,7 +11,7 @@ enum symbols_kind {
     SYMBOLS_OTHER,       /* hands out no memory */
     SYMBOLS_HOOKED,      /* counted */
     SYMBOLS_HOST,        /* hands out memory of the host, which the cap does not concern */
-    SYMBOLS_NOT_COUNTED, /* hands out device memory behind our back */
+    SYMBOLS_NOT_COUNTED, /* hands out device memory without a hook */
 };
 
 enum symbols_kind symbols_classify(const char *name);

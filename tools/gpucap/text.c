@@ -5,6 +5,7 @@
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/manual.h"
 #include "tools/gpucap/place.h"
 
@@ -12,7 +13,6 @@
 #include <string.h>
 
 #define NAME_COLUMN  10 /* width of the first column of --help */
-#define TEXT_WIDTH   80
 #define FORM_MAX     64
 #define COMMANDS_MAX 32
 
@@ -23,26 +23,10 @@ int cmd_version(const struct arguments *arguments)
     return 0;
 }
 
-/* Prints text from column `indent` on, in lines of at most TEXT_WIDTH. */
+/* Prints text from column `indent` on. */
 static void print_wrapped(const char *text, int indent)
 {
-    int column = 0;
-
-    while (*text) {
-        const int length = (int)strcspn(text, " ");
-
-        if (column && column + 1 + length > TEXT_WIDTH) {
-            putchar('\n');
-            column = 0;
-        }
-        if (column)
-            column += printf(" %.*s", length, text);
-        else
-            column = printf("%*s%.*s", indent, "", length, text);
-        text += length;
-        text += strspn(text, " ");
-    }
-    putchar('\n');
+    lines_text(printf("%*s", indent, ""), indent, text);
 }
 
 static void help_settings(void)

@@ -126,9 +126,9 @@ static void set_max(struct top *top)
              words_size(top->entry.job_max, now));
     if (!ask(top, question, answer))
         return;
-    const int rc = steer_parse_max(answer, &max);
-    if (rc)
-        snprintf(top->status, sizeof(top->status), "'%s': %s", answer, size_why(rc));
+    const char *why = steer_parse_max(answer, LEDGER_MAX, &max);
+    if (why)
+        snprintf(top->status, sizeof(top->status), "'%s': %s", answer, why);
     else
         change(top, &max);
 }

@@ -157,6 +157,8 @@ static void add_process(struct top *top, const struct ledgers_card *card,
     if (!top->by_job || !row || !same_job(row, card, process)) {
         row = &top->rows[top->count++];
         *row = (struct top_row){.card = card, .process = process, .limit = ledgers_limit(process)};
+        if (top->by_job && *process->entry.job)
+            row->limit = process->entry.job_max; /* that of a process alone is not the job's */
     }
     row->members++;
     row->used += process->entry.used;

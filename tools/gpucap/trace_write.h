@@ -1,6 +1,6 @@
 /* trace_write: traces for ui.perfetto.dev. Writes the few TrackEvent packets that a recording or a profile
  * needs: tracks, counters of bytes, slices, instants. The caller chooses the tracks' numbers: any but 0, each
- * once per file. A slice that begins before another has ended on its track must end before it does. Whether
+ * once per file. Slices of one track must nest: one that begins inside another also ends inside it. Whether
  * the file could be written, ferror() knows. Owns no lock.
  */
 #ifndef GPUCAP_TRACE_WRITE_H

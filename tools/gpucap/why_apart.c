@@ -2,6 +2,7 @@
 #include "tools/gpucap/why_apart.h"
 
 #include "tools/gpucap/recording_print.h"
+#include "tools/gpucap/words.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -145,15 +146,31 @@ void why_try_card(int *count, bool is_kept)
                            : "gpucap run --wait=60s ...   (waits until others free memory)");
 }
 
-void why_try_limit(int *count, const char *before, uint64_t limit, const char *after)
+/* Writes a limit as an option takes it, in whole GiB from 4 GiB on, and below that in steps of 128 MiB. */
+static const char *limit_text(uint64_t limit, char text[WORDS_TEXT])
 {
     const uint64_t step = limit >= 4 * GIB ? GIB : 128 * MIB;
     const uint64_t round = limit > UINT64_MAX - step ? limit : (limit + step - 1) / step * step;
 
     if (round % GIB == 0)
-        why_try(count, "%s=%" PRIu64 "G%s", before, round / GIB, after);
+        snprintf(text, WORDS_TEXT, "%" PRIu64 "G", round / GIB);
     else
-        why_try(count, "%s=%" PRIu64 "M%s", before, round / MIB, after);
+        snprintf(text, WORDS_TEXT, "%" PRIu64 "M", round / MIB);
+    return text;
+}
+
+void why_try_limit(int *count, const char *before, uint64_t limit, const char *after)
+{
+    char text[WORDS_TEXT];
+
+    why_try(count, "%s=%s%s", before, limit_text(limit, text), after);
+}
+
+void why_try_limits(int *count, uint64_t max, uint64_t each)
+{
+    char job[WORDS_TEXT], process[WORDS_TEXT];
+
+    why_try(count, "gpucap run --max=%s --each=%s ...", limit_text(max, job), limit_text(each, process));
 }
 
 void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing)

@@ -25,8 +25,12 @@ __attribute__((format(printf, 2, 3))) void why_try(int *count, const char *forma
  * GiB on, and below that in steps of 128 MiB. */
 void why_try_limit(int *count, const char *before, uint64_t limit, const char *after);
 
-/* The same for what shows and awaits the memory of others on the card, or what is kept for them. */
+/* The same for a full card: commands that show who holds it, or, with `is_kept`, for whom the rest is kept,
+ * and that wait for memory. */
 void why_try_card(int *count, bool is_kept);
+
+/* The same as why_try_limit() where the limit of the job and that of the process are both too low. */
+void why_try_limits(int *count, uint64_t max, uint64_t each);
 
 /* Prints the commands that help where `missing` bytes lay idle. */
 void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing);

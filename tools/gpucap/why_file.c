@@ -3,6 +3,7 @@
 
 #include "interpose/account/account.h"
 #include "interpose/base/quote.h"
+#include "interpose/base/sums.h"
 #include "interpose/settings/options.h"
 #include "tools/gpucap/recording_frames.h"
 #include "tools/gpucap/recording_print.h"
@@ -61,9 +62,10 @@ struct refusal {
     const struct recording_track *track;
     const struct timeline *timeline;
     const struct recording_event *event;
-    size_t steps; /* until it */
-    struct timeline_state state;
-    bool explained; /* the recording says why idle memory did not serve */
+    size_t steps;                /* until it */
+    struct timeline_state state; /* its limit is the one that refused */
+    uint64_t each;               /* the process's own limit, if the job's refused; else TIMELINE_NO */
+    bool explained;              /* the recording says why idle memory did not serve */
     uint64_t apart[RECORDING_APART_COUNT];
 };
 
@@ -113,7 +115,24 @@ static uint64_t shortage(const struct refusal *refusal)
 
     if (is_too_small(refusal) && (!is_card(refusal) || !fitted)) /* which is not known */
         return needed(refusal) - card_bytes(refusal);
+    if (!fitted && !is_card(refusal) && refusal->state.limit != TIMELINE_NO) {
+        /* What is in use may reach into the reserve, or beyond a limit that was lowered. What the job's
+         * others have is not known: at most all of the reserve is missing. */
+        const uint64_t beside = sums_minus(needed(refusal) + RESERVE, refusal->state.limit);
+
+        if (beside > refusal->event->bytes)
+            return beside;
+        return refusal->event->bytes + (refusal->event->limit == RECORDING_LIMIT_JOB ? RESERVE : 0);
+    }
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
+}
+
+/* What the process's own limit would have to be, if it is too low as well; 0: it is not. */
+static uint64_t needed_each(const struct refusal *refusal)
+{
+    const uint64_t least = needed(refusal) + RESERVE;
+
+    return refusal->each < least ? least : 0;
 }
 
 static void print_asked(const struct refusal *refusal)
@@ -151,7 +170,7 @@ static void print_card_limit(const struct refusal *refusal)
         printf("  limit        kept for other jobs (--min); at most %s would have fitted\n",
                recording_size(refusal->event->other, left));
     else if (refusal->event->other >= refusal->event->bytes)
-        puts("  limit        none: it left enough, and the driver refused, or memory came free too late");
+        puts("  limit        none: it left enough; the driver refused, or memory came too late");
     else if (refusal->event->other)
         printf("  limit        the card itself was full: at most %s would have fitted\n",
                recording_size(refusal->event->other, left));
@@ -319,7 +338,7 @@ static void print_neighbours(const struct refusal *refusal)
         /* One that was not closed may have gone on holding what it had last. */
         if (other->file == refusal->track->file || other->offset_ns > now ||
             (is_over && refusal->set->recordings[other->file].ended) ||
-            other->timeline.device != refusal->timeline->device || shown == NEIGHBOURS)
+            !recording_set_same_card(other, refusal->track) || shown == NEIGHBOURS)
             continue;
         const struct timeline_state state = timeline_state_after(
             &other->timeline, timeline_steps_until(&other->timeline, now - other->offset_ns));
@@ -331,7 +350,7 @@ static void print_neighbours(const struct refusal *refusal)
     if (shown || refusal->event->limit != RECORDING_LIMIT_JOB)
         return;
     if (others_have(refusal))
-        printf("  neighbours   the job's others had about %s: give their recordings as well\n",
+        printf("  neighbours   the job's others had about %s: add their recordings\n",
                recording_size(others_have(refusal), used));
     else
         puts("  neighbours   none: the job's others had nothing");
@@ -369,7 +388,7 @@ static uint64_t tagged(const struct refusal *refusal, const char *part)
 static void print_remedy(const struct refusal *refusal)
 {
     const uint64_t short_of = shortage(refusal), activations = tagged(refusal, "activation");
-    char size[RECORDING_TIME];
+    char size[RECORDING_TIME], each[RECORDING_TIME];
 
     if (is_card(refusal) && refusal->event->other >= refusal->event->bytes)
         return; /* by all figures it did fit */
@@ -382,6 +401,10 @@ static void print_remedy(const struct refusal *refusal)
         printf(", or with a batch about %.0f %% smaller",
                100.0 * (double)short_of / (double)activations + 0.5);
     putchar('\n');
+    if (needed_each(refusal) && !is_too_small(refusal))
+        printf("               and the limit of the process, %s, %s higher\n",
+               recording_size(refusal->each, each),
+               recording_size(needed_each(refusal) - refusal->each, size));
     if (refusal->event->limit == RECORDING_LIMIT_ADMIN && !is_too_small(refusal))
         puts("               which only the administrator can set (" OPTIONS_ADMIN_FILE ")");
 }
@@ -404,10 +427,14 @@ static void print_advice(const struct refusal *refusal)
         why_try_card(&count, is_kept(refusal));
     else if (!is_too_small(refusal) && refusal->event->limit != RECORDING_LIMIT_ADMIN &&
              refusal->state.limit != TIMELINE_NO &&
-             (!card_bytes(refusal) || refusal->state.limit + missing <= card_bytes(refusal)))
-        why_try_limit(&count, limit_setting(refusal->timeline->recording, refusal->event->limit),
-                      refusal->state.limit + missing + RESERVE, " ...");
-    if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) &&
+             (!card_bytes(refusal) || refusal->state.limit + missing <= card_bytes(refusal))) {
+        if (needed_each(refusal))
+            why_try_limits(&count, refusal->state.limit + missing, needed_each(refusal));
+        else
+            why_try_limit(&count, limit_setting(refusal->timeline->recording, refusal->event->limit),
+                          refusal->state.limit + missing, " ...");
+    }
+    if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) && !needed_each(refusal) &&
         others_have(refusal) >= missing)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     why_apart_advise(&count, refusal->apart, missing);
@@ -441,14 +468,14 @@ static void print_earlier(const struct timeline *timeline, const struct recordin
 static void print_heading(const struct recording_set *set, const struct recording_track *track)
 {
     bool several = false;
-    char title[WORDS_CUT];
+    char title[WORDS_CUT], gpu[RECORDING_CARD];
 
     for (int i = 0; i < set->track_count; i++)
         several = several || (set->tracks[i].file == track->file && &set->tracks[i] != track);
     printf("%u %s", set->recordings[track->file].head.pid,
            words_cut(recording_set_title(set, track->file), 40, title));
     if (several)
-        printf(", GPU %u", track->timeline.device);
+        printf(", %s", recording_set_gpu(track, gpu));
     fputs(": ", stdout);
 }
 
@@ -498,6 +525,12 @@ static void explain(const struct recording_set *set, const struct recording_trac
            count, recording_time(refusal.event->time_ns, at));
     refusal.steps = timeline_steps_until(timeline, refusal.event->time_ns);
     refusal.state = timeline_state_after(timeline, refusal.steps);
+    refusal.each = TIMELINE_NO;
+    if (refusal.event->limit == RECORDING_LIMIT_JOB && refusal.event->address) {
+        if (refusal.state.limit < refusal.event->address)
+            refusal.each = refusal.state.limit;
+        refusal.state.limit = refusal.event->address;
+    }
     refusal.explained = why_apart_read(timeline->recording, refusal.event, refusal.apart);
     print_asked(&refusal);
     print_limit(&refusal);

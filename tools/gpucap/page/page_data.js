@@ -88,7 +88,7 @@ function readTrack(json, bytes, index, several) {
     track.op[recorded] = OP_OVER;
   }
   track.marks = json.marks.map(m => ({
-    type: m[0], time: m[1] + json.offset, bytes: m[2], other: m[3], owner: m[4], tag: m[5], limit: m[6], thread: m[7], stack: m[8], idle: m[9] || '', track,
+    type: m[0], time: m[1] + json.offset, bytes: m[2], other: m[3], owner: m[4], tag: m[5], limit: m[6], thread: m[7], stack: m[8], jobLimit: m[9] || 0, idle: m[10] || '', track,
   }));
   sumUp(track);
   return buildIndex(track);
@@ -178,7 +178,8 @@ function joinTracks(tracks) {
   const steps = tracks.reduce((sum, track) => sum + track.steps, 0);
   const joined = {
     tracks, card: cardOf(tracks[0]), times: new Float64Array(steps), named: new Float64Array(steps), used: new Float64Array(steps),
-    limits: [...tracks].sort((a, b) => began(a) - began(b))[0].limits, marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)),
+    limits: [...tracks].sort((a, b) => began(a) - began(b))[0].limits,
+    marks: tracks.flatMap(track => track.marks.filter(mark => mark.type === REFUSAL)).sort((a, b) => a.time - b.time), // as drawRefusals needs them
   };
   const at = tracks.map(() => 0);
   joined.from = new Uint16Array(steps);                                                // which track a step is of

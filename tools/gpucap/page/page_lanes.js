@@ -13,7 +13,7 @@ function groupName(track, meta, mode) {
 }
 
 function processName(track) {
-  return track.json.pid + ' ' + track.json.title + (page.cards > 1 ? ', GPU ' + track.json.device : '');
+  return track.json.pid + ' ' + track.json.title + (page.cards > 1 ? ', ' + track.json.gpu : '');
 }
 
 /* The most that each name has at once, over all tracks. */

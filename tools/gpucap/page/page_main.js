@@ -1,5 +1,5 @@
 /* page_main: the page's state, and what people do with it: modes, zoom, pointer, keys, the address bar. */
-const LIMIT_JOB = 2;
+const LIMIT_PROCESS = 1, LIMIT_JOB = 2;
 const RESERVE = 64 * 2 ** 20, LITTLE = 16 * 2 ** 20; // what the library leaves to the driver by default; not worth a word
 const CONTEXT_GUESS = 640 * 2 ** 20; // what the library counts a context as where NVML tells nothing
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
@@ -22,7 +22,7 @@ function addFact(name, text) {
 
 /* "process 4711", and on which card if there are several. */
 function whichText(track) {
-  return 'process ' + track.json.pid + (page.cards > 1 ? ' on GPU ' + track.json.device : '');
+  return 'process ' + track.json.pid + (page.cards > 1 ? ' on ' + track.json.gpu : '');
 }
 
 /* The processes of its card together, if there are several. */
@@ -33,15 +33,15 @@ function joinOf(track) {
 function jobSentence(joined) {
   const peak = joined.used.reduce((best, used, i) => used > joined.used[best] ? i : best, 0), limit = limitAt(joined, joined.times[peak]);
   const parts = joined.tracks.map(track => [track, usedAt(track, joined.times[peak])]).filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4);
-  return (page.cards > 1 ? 'GPU ' + joined.tracks[0].json.device + ': peak ' : 'Peak ') + ofText(joined.used[peak], limit) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
+  return (page.cards > 1 ? joined.tracks[0].json.gpu + ': peak ' : 'Peak ') + ofText(joined.used[peak], limit) + ' at ' + momentText(joined.times[peak], page.end) + ': ' +
     parts.map(([track, bytes]) => 'process ' + track.json.pid + ' ' + bytesText(bytes)).join(', ') + '.';
 }
 
 /* Why a request was refused, in words: what was asked for, what was in use of which limit, and by whom. Of a job that
  * shares its limit the parts are its processes. */
 function refusalSentence(mark, count) {
-  const join = joinOf(mark.track), series = join && join.sharedLimit ? join : mark.track, { groups } = groupingOf(page.mode);
-  const limit = limitAt(series, mark.time), used = usedAt(series, mark.time);
+  const join = joinOf(mark.track), series = join && (join.sharedLimit || mark.jobLimit) ? join : mark.track, { groups } = groupingOf(page.mode);
+  const limit = mark.jobLimit || limitAt(series, mark.time), used = usedAt(series, mark.time);
   let parts, others = 0, now = new Float64Array(groups.length);
   if (series.tracks) {
     parts = series.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
@@ -68,11 +68,14 @@ function refusalSentence(mark, count) {
   return words.replace(/ ([KMGT]iB|B|[mn\u00b5]?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
 }
 
-/* The limits at the end: one if all are the same, else those of the cards or of the processes. */
+/* The limits at the end: one if all are the same, else those of the cards or of the processes. Where processes have
+ * limits of their own, the job's is known if it refused a request. */
 function limitsText() {
   const texts = page.tracks.map(track => (track.limitIsCard ? 'the card, ' : '') + bytesText(limitAt(track, Infinity)));
-  if (new Set(texts).size === 1) return texts[0];
-  return [...new Set(texts.map((text, i) => page.cards > 1 ? 'GPU ' + page.tracks[i].json.device + ' ' + text : text))].join(', ');
+  const own = page.tracks.length > 1 && page.tracks.every(track => track.json.limit === LIMIT_PROCESS && !track.limitIsCard);
+  const job = Math.max(0, ...page.refusals.map(mark => mark.jobLimit));
+  if (new Set(texts).size === 1) return texts[0] + (own ? ' each' + (job ? ', job ' + bytesText(job) : '') : '');
+  return [...new Set(texts.map((text, i) => page.cards > 1 ? page.tracks[i].json.gpu + ' ' + text : text))].join(', ');
 }
 
 function showFacts() {
@@ -87,8 +90,8 @@ function showFacts() {
   for (const join of page.joins) box.append(element('p', jobSentence(join)));
   const lines = page.tracks.map(track => {
     const line = element('p', track.json.sentence + '.');
-    if (processes > 1) line.prepend(element('span', track.json.pid + ' ' + track.json.title + (page.cards > 1 ? ', GPU ' + track.json.device : '') + ': ', 'who'));
-    else if (several) line.prepend(element('span', 'GPU ' + track.json.device + ': ', 'who'));
+    if (processes > 1) line.prepend(element('span', track.json.pid + ' ' + track.json.title + (page.cards > 1 ? ', ' + track.json.gpu : '') + ': ', 'who'));
+    else if (several) line.prepend(element('span', track.json.gpu + ': ', 'who'));
     return line;
   });
   if (page.joins.length || page.tracks.length > 4) { // the picture comes first: it has a lane for each
@@ -119,7 +122,7 @@ function showEvents() {
     const item = element('li'), go = element('button', momentText(mark.time, page.end));
     go.type = 'button';
     go.addEventListener('click', () => chooseTime(mark.track, mark.time, true));
-    item.append(go, element('span', (page.tracks.length > 1 ? mark.track.json.pid + (page.cards > 1 ? ' GPU ' + mark.track.json.device : '') + ' ' : '') + markText(mark), mark.type === REFUSAL ? 'bad' : ''));
+    item.append(go, element('span', (page.tracks.length > 1 ? mark.track.json.pid + (page.cards > 1 ? ' ' + mark.track.json.gpu : '') + ' ' : '') + markText(mark), mark.type === REFUSAL ? 'bad' : ''));
     list.append(item);
   }
   if (marks.length > EVENTS_SHOWN) list.append(element('li', 'and ' + (marks.length - EVENTS_SHOWN) + ' more'));
@@ -153,7 +156,7 @@ function groupingOf(mode) {
 function setMode(mode) {
   page.mode = mode;
   page.grouping = groupingOf(mode);
-  const gpu = track => page.cards > 1 || track.json.device ? 'GPU ' + track.json.device + '  ' : '';
+  const gpu = track => page.cards > 1 || track.json.device ? track.json.gpu + '  ' : '';
   page.lanes = page.tracks.map(track => ({ series: track, title: gpu(track) + track.json.pid + '  ' + track.json.title }));
   for (const join of page.joins) // above the first of its card; cards are in one piece
     page.lanes.splice(page.lanes.findIndex(lane => lane.series === join.tracks[0]), 0, { series: join, title: gpu(join.tracks[0]) + 'All processes' });
