@@ -113,8 +113,8 @@ const char *train_options_choice(const char *option, uint64_t value, char *buf, 
 
 enum { OPTION_TEXT_BYTES = 64 };
 
-/* Compares the options of those names, ended by NULL; not texts. Returns the name of the first that differs,
- * and writes its values, of a and of b; NULL if all are equal. */
+/* Compares the options named in `names`, a list ended by NULL; they must not be options whose value is text.
+ * Returns the name of the first one that differs and writes its two values to `texts`; NULL if none does. */
 const char *train_options_difference(const struct train_options *a, const struct train_options *b,
                                      const char *const *names, char texts[2][OPTION_TEXT_BYTES]);
 

@@ -23,8 +23,8 @@ struct listing {
 };
 
 /* Lists the image files directly in `dir` (then `classes` is 0), or else those of its subfolders, one class
- * each; folders without images are none. `known` is NULL, or a listing whose classes define the labels; a
- * class that it lacks is an error. */
+ * each; subfolders without images are left out. `known` is NULL, or a listing whose classes define the
+ * labels; a class that it lacks is an error. */
 enum status listing_read(struct listing *listing, const char *dir, const struct listing *known);
 void listing_free(struct listing *listing);
 

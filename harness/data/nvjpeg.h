@@ -29,7 +29,7 @@ bool nvjpeg_is_there(void);
  * cannot. */
 enum status nvjpeg_open(struct nvjpeg **out, bool any);
 
-/* Waits for nothing: the caller has. */
+/* Does not wait for queued decoding: the caller has done so. */
 void nvjpeg_close(struct nvjpeg *nvjpeg);
 
 /* Queues the decoding of all pictures. The files must stay until the stream has done it. Returns false if

@@ -40,8 +40,8 @@ void fleet_plan_free(struct fleet_plan *plan);
  * may be quoted with ' or ". Returns 0, or -EINVAL with the reason and the line in plan->error. */
 int fleet_plan_read(struct fleet_plan *plan, const char *text, const char *file);
 
-/* Returns the sum of the caps, a job's once, with a percentage as that part of a card of `total` bytes. Caps
- * that name cards do not count. */
+/* Returns the sum of the members' caps. A job's cap counts once, a percentage is of `total`, the card's
+ * bytes, and caps that name cards count as 0. */
 uint64_t fleet_plan_caps(const struct fleet_plan *plan, uint64_t total);
 
 void fleet_plan_help(FILE *out);

@@ -21,9 +21,9 @@ struct fleet_totals {
 
 struct fleet_totals fleet_totals(const struct fleet_member *members, size_t count);
 
-/* Prints the table, in 80 columns, and why members ended that did not end well. `alone`: the same jobs run
- * one after the other, or NULL. `keys`: then the lines of key=value, for programs; else the totals in words.
- */
+/* Prints the table, in 80 columns, and the reason for each member that did not succeed. `alone`: the same
+ * jobs run one after the other, or NULL. Then prints the totals: with `keys` as lines of key=value, for
+ * programs, else in words. */
 void fleet_report(FILE *out, const struct fleet_member *members, const struct fleet_member *alone,
                   size_t count, bool keys);
 

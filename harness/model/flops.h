@@ -1,7 +1,7 @@
 /* The floating point operations that a model needs, counted from its layers: those of convolutions, dense
  * layers and attention, two for each multiply-add. The rest (norms, activations, biases, the update) is left
- * out, as it is where shares of a card's peak are compared. Counts what has to be computed, not what an
- * implementation computes: a causal attention's half, and nothing twice (--checkpoint-activations). Pure. */
+ * out, as is usual for a share of the card's peak. Counts what has to be computed, not what is: of a causal
+ * attention the half that is not masked, and nothing twice (--checkpoint-activations). Pure. */
 #ifndef HARNESS_FLOPS_H
 #define HARNESS_FLOPS_H
 

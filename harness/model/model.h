@@ -78,8 +78,9 @@ struct model_place {
     int layer; /* layer_count: the loss; NO_VALUE: none */
 };
 
-/* Is told during the backward pass when a layer's part of it has been queued. The gradient of a parameter is
- * complete after the first layer that reads it. `layer_done` may be NULL. */
+/* layer_done is called in the backward pass after a layer's work has been queued; it may be NULL. Layers come
+ * in reverse order, so a parameter's gradient is complete after the first layer of the model that reads it.
+ */
 struct model_listener {
     enum status (*layer_done)(void *owner, struct model *model, int layer);
     void *owner;

@@ -21,7 +21,7 @@ struct names_entry {
 enum status names_make(const struct model *model, const struct train_options *options,
                        struct names_entry *entries);
 
-/* Copies a parameter's values from our layout to PyTorch's, or back. `rows` of the parameter. */
+/* Copies a parameter's values from our layout to PyTorch's, or back. `rows`: how many rows it has. */
 void names_to_torch(const struct names_entry *entry, int rows, const float *ours, float *theirs);
 void names_from_torch(const struct names_entry *entry, int rows, const float *theirs, float *ours);
 

@@ -187,10 +187,10 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
                     results[i].brief_native, results[i].brief_gpucap, results[i].brief_verdict);
     }
     fputs(
-        "\nEach size is the smallest card on which the scenario trains; the native column gives the best and "
-        "the worst native way, and `<=` means that no smaller card was tried.\nThe last column names the "
-        "native ways that do as well and, after `slower:`, those that do with as small a card but take "
-        "longer.\n",
+        "\n(a) to (d): the smallest card on which all train; natively by the best and the worst way, in (b) "
+        "with arenas; `<=`: no smaller card was tried. (e): the largest batch. (f): the best way, median of "
+        "its runs. (g): how many train.\nThe last column names the native ways that do as well and, after "
+        "`slower:`, those that train on as small a card but take longer; `...`: and others.\n",
         out);
     say_skipped(out, results, count);
     if (origin->simulated)

@@ -8,7 +8,8 @@
 
 #include "harness/scenario/scenario_docs.h"
 
-/* Returns 0 if results_save will find a place, as far as that can be known, or a negative errno. */
+/* Checks beforehand, as far as possible, that results_save can write `path`. Returns 0 or a negative errno.
+ */
 int results_can_save(const char *path);
 
 /* Writes all results into a new file and renames it to `path`. Returns 0 or a negative errno. */

@@ -49,9 +49,10 @@ struct progress {
  */
 void progress_open(struct progress *progress, bool quiet, bool shared, uint64_t every);
 
-/* Takes a step's figures, whose `ms` is that of each of `timed` steps since the step before (0: unknown), and
- * whose per_s is the samples or tokens of one of them. Prints or logs them if it is time to, or `must`: then
- * figures->ms is the mean since the line before, and per_s a speed. */
+/* Takes the figures of a step. On entry `ms` and `per_s` are the time and the samples (or tokens) of one
+ * step; they hold for `timed` steps since the last call (0: not known). Prints and logs a line if it is time
+ * to, or if `must`; then `ms` becomes the mean since the last line, and `per_s` samples (or tokens) a second.
+ */
 void progress_step(struct progress *progress, struct progress_figures *figures, uint64_t timed, bool must);
 
 /* Prints how far a validation is, if it is time to. */
@@ -61,8 +62,8 @@ void progress_validating(struct progress *progress, uint64_t batch, uint64_t bat
 void progress_validated(struct progress *progress, const char *model, uint64_t step, double loss,
                         double accuracy);
 
-/* Opens the log of --log at its end, for all trainings of this process; closes it, after a last line with
- * this status or without. Without one, progress_log does nothing. */
+/* Open the file of --log, to append to it, for all trainings of this process, and close it. progress_log_end
+ * first writes a last line with the status. While no log is open, progress_log does nothing. */
 enum status progress_log_open(const char *path);
 enum status progress_log_end(enum status status);
 enum status progress_log_close(void);

@@ -41,7 +41,7 @@ enum status session_run(struct trainer *trainer, struct session_result *result);
 /* Fills *result, except its evaluation, from a trainer that has run. */
 void session_read_result(struct trainer *trainer, struct session_result *result);
 
-/* Prints for people what a run of so many seconds comes to. */
+/* Prints a summary of a run that took `seconds`, for people. */
 void session_print_summary(FILE *out, const struct session_result *result, double seconds);
 
 /* Prints the result line on stdout. */

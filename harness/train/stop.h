@@ -1,5 +1,5 @@
-/* Signals that ask a training to end. Only flags are set in the handler; the loop looks at them between
- * steps. For programs: nothing here is called unless stop_watch was. */
+/* Signals that ask a training to end. The handler only sets a flag; the loop looks at it between steps.
+ * Without stop_watch, signals do what they always do. */
 #ifndef HARNESS_STOP_H
 #define HARNESS_STOP_H
 

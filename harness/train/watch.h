@@ -12,7 +12,7 @@
 
 enum { WATCH_BOOT_BYTES = 40 };
 
-/* Reads what names this machine since it started; empty if there is no such name. */
+/* Reads the kernel's boot id, which tells one machine from another; empty if there is none. */
 void watch_read_boot(char boot[WATCH_BOOT_BYTES]);
 
 struct watch;
