@@ -5,7 +5,8 @@ target_compile_definitions(gpucap_flags INTERFACE _GNU_SOURCE)
 target_compile_options(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:SHELL:-iquote ${CMAKE_SOURCE_DIR}>)
 target_compile_options(gpucap_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
-  -Wwrite-strings -Wundef -Wvla -fno-strict-aliasing -fno-omit-frame-pointer>)
+  -Wwrite-strings -Wundef -Wvla -fno-strict-aliasing -fno-omit-frame-pointer
+  -Werror=implicit-function-declaration -Werror=int-conversion -Werror=incompatible-pointer-types>)
 if(GPUCAP_WERROR)
   target_compile_options(gpucap_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()

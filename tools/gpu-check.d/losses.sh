@@ -26,6 +26,7 @@ check_torch_losses() {
     for run in native again strict deferred; do
         echo "-- $run"
         cat "$work/losses.$run"
+        grep -o '[a-z0-9_]* does not have a deterministic implementation' "$work/losses.$run.err" | sort -u || true
     done
     while IFS='=' read -r key native; do
         if [ "$(value "$work/losses.again" "$key")" != "$native" ]; then

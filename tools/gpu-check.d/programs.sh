@@ -49,12 +49,13 @@ prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_ends
 prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stack_in_graph stack_with_room stack_on_second_card
 prog_limits , - stack_after_reset stack_beside_an_ended_context dependent_launch release_again create_again
 prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
+prog_rare $WRAPPED GPUCAP_MAX=3G handles_without_a_context pools_destroyed_in_use pools_destroyed_behind_frees
 prog_rare $WRAPPED GPUCAP_ZERO=on filled_after_a_green_context
 prog_rare $EACH_WAY GPUCAP_MAX=2G taken_in_a_green_context
 prog_rare , - mapped_then_released mapped_and_held not_mappings host_pool many_pools
 prog_rare , - stack_on_a_full_card code_on_a_full_card freed_in_another_context idle_is_kept_from_the_impossible
 prog_rare , - freed_at_once fill_fails levels contexts_overlap grown_in_a_green_context
-prog_rare , - stacks_in_pages refused_after_a_reset heap_set_again
+prog_rare , - stacks_in_pages refused_after_a_reset heap_set_again neighbour_without_a_context
 prog_captures , - handed_over
 prog_waits , - crowd forks_beside_work forks_beside_contexts
 prog_waits , - context_beside_work context_beside_an_end"

@@ -18,13 +18,10 @@ has() { python3 -c "import importlib.util, sys; sys.exit(importlib.util.find_spe
 
 nvml_mib() { nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader,nounits | awk -F', ' -v pid="$1" '$1 == pid { print $2 }'; }
 
-# Sums the lines of `ps --owners` that name a kind of memory: "100 MiB 1 malloc program".
-named_mib() {
-    awk '$2 ~ /^(B|KiB|MiB|GiB)$/ { sum += $1 * ($2 == "GiB" ? 1024 : $2 == "MiB" ? 1 : $2 == "KiB" ? 1 / 1024 : 1 / 1048576) }
-        END { printf "%d\n", sum }'
-}
+# Sums the lines of `ps --owners --bytes` that name a kind of memory: "104857600 1 malloc program".
+named_mib() { awk '$1 ~ /^[0-9]+$/ { sum += $1 } END { printf "%d\n", sum / 1048576 }'; }
 
-largest() { awk '$2 ~ /iB$/ { print $1, $2, $NF, $(NF - 1) }' | head -n 4 | tr '\n' ';'; }
+largest() { awk '$1 ~ /^[0-9]+$/ { printf "%d MiB %s %s;", $1 / 1048576, $NF, $(NF - 1); if (++rows == 4) exit }'; }
 
 # check NAME COMMAND...: the command makes the file in $READY when it holds what it will hold, and then stays.
 check() {
@@ -37,7 +34,7 @@ check() {
         sleep 0.1
     done
     pid=$(cat "$work/ready" 2>/dev/null || echo 0)
-    "$gpucap" ps --owners="$pid" >"$work/$name.owners" 2>&1
+    "$gpucap" ps --owners="$pid" --bytes >"$work/$name.owners" 2>&1
     nvml=$(nvml_mib "$pid")
     named=$(named_mib <"$work/$name.owners")
     kill "$pid" 2>/dev/null
