@@ -249,7 +249,7 @@ static void check_resumes(void)
 
 static void test_a_full_disk_costs_a_checkpoint_and_not_the_training(void)
 {
-    run_beside("full; cp $F $F.copy; : >$err; until grep -q 'goes on' $err; do check; done; "
+    run_beside("full; cp $F $F.copy; : >$err; until grep -q 'cannot be written' $err; do check; done; "
                "cmp $F $F.copy && prlimit --pid $run --fsize=unlimited:; "
                "while cmp -s $F $F.copy; do check; done; rm $F.copy");
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_STOPPED, train_said.status, train_said.err);
