@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     struct recording recording;
     struct recording_track tracks[2];
     char name[] = "fuzzed", *paths[] = {name};
-    struct recording_set set = {&recording, paths, 1, tracks, 0, 0};
+    struct recording_set set = {.recordings = &recording, .paths = paths, .count = 1, .tracks = tracks};
     char why[RECORDING_WHY];
     uint16_t devices[2];
     uint8_t *copy = malloc(count + 1);

@@ -246,7 +246,7 @@ static void test_of_several_recordings_one_without_events_is_noted(void)
     spawn_result_free(&result);
 }
 
-/* One that is empty or damaged as a whole hides none of the others. */
+/* One that is empty or damaged as a whole hides none of the others; the status tells scripts of it. */
 static void test_of_several_recordings_what_cannot_be_read_is_left_out(void)
 {
     char good[256], damaged[256];
@@ -257,13 +257,14 @@ static void test_of_several_recordings_what_cannot_be_read_is_left_out(void)
     recording_make_training(good, &(struct recording_training){.events = 200});
     cli_write(damaged, "no recording", 12, 0600);
     struct spawn_result result = CLI_RUN(NULL, "page", path, good, damaged, "-o", cli_path("out.html"));
-    cli_expect_status(0, &result);
+    cli_expect_status(1, &result);
     cli_expect_err("a.gpucap is empty: nothing was recorded in it; it is left out\n", &result);
     cli_expect_err("damaged.gpucap is no recording of gpucap; it is left out\n", &result);
     TEST_ASSERT_EQUAL_INT(0, access(cli_path("out.html"), R_OK));
     spawn_result_free(&result);
     struct spawn_result alone = CLI_RUN(NULL, "summary", good);
     result = CLI_RUN(NULL, "summary", path, good);
+    cli_expect_status(1, &result);
     TEST_ASSERT_EQUAL_STRING(alone.out, result.out);
     spawn_result_free(&alone);
     spawn_result_free(&result);

@@ -54,6 +54,5 @@ int cmd_export(const struct arguments *arguments)
         return status;
     FILE *out = output_open("export", path);
     status = out ? output_close("export", path, out, formats[format].write(out, &set)) : CLI_FAILED;
-    recording_set_close(&set);
-    return status;
+    return recording_set_close(&set, status);
 }

@@ -18,6 +18,5 @@ int cmd_page(const struct arguments *arguments)
         return status;
     FILE *out = output_open("page", path);
     status = out ? output_close("page", path, out, page_write(out, &set)) : CLI_FAILED;
-    recording_set_close(&set);
-    return status;
+    return recording_set_close(&set, status);
 }

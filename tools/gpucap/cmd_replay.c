@@ -111,6 +111,5 @@ int cmd_replay(const struct arguments *arguments)
             cli_fail("replay: there is no GPU here; gpucap run --sim -- gpucap replay FILE does without");
     else
         status = replay(&driver, &set.tracks[0].timeline);
-    recording_set_close(&set);
-    return status;
+    return recording_set_close(&set, status);
 }

@@ -367,6 +367,5 @@ int cmd_summary(const struct arguments *arguments)
             putchar('\n');
         print_track(&set, &set.tracks[i], arguments_value(arguments, "fit") != NULL);
     }
-    recording_set_close(&set);
-    return 0;
+    return recording_set_close(&set, 0);
 }

@@ -353,6 +353,5 @@ int cmd_view(const struct arguments *arguments)
             putchar('\n');
         status = show_track(&set, &set.tracks[i], &screen);
     }
-    recording_set_close(&set);
-    return status;
+    return recording_set_close(&set, status);
 }

@@ -19,6 +19,7 @@ static int open_files(struct recording_set *set, const char *command, char **pat
 
         if (recording_open(recording, paths[i], text)) {
             cli_fail("%s: %s %s%s", command, paths[i], text, count > 1 ? "; it is left out" : "");
+            set->left_out = true;
             continue;
         }
         set->paths[set->count++] = paths[i];
@@ -138,10 +139,8 @@ int recording_set_open(struct recording_set *set, const char *command, char **pa
     }
     if (status == 0 && set->track_count == 0)
         status = cli_fail("%s: %s has no events", command, set->paths[0]);
-    if (status) {
-        recording_set_close(set);
-        return status;
-    }
+    if (status)
+        return recording_set_close(set, status);
     align(set);
     find_namesakes(set);
     note_copies(set, command);
@@ -149,8 +148,10 @@ int recording_set_open(struct recording_set *set, const char *command, char **pa
     return 0;
 }
 
-void recording_set_close(struct recording_set *set)
+int recording_set_close(struct recording_set *set, int status)
 {
+    const bool undone = set->left_out;
+
     for (int i = 0; i < set->track_count; i++)
         timeline_close(&set->tracks[i].timeline);
     for (int i = 0; i < set->count; i++)
@@ -159,6 +160,7 @@ void recording_set_close(struct recording_set *set)
     free(set->recordings);
     free(set->paths);
     memset(set, 0, sizeof(*set));
+    return status == 0 && undone ? CLI_UNDONE : status;
 }
 
 const char *recording_set_title(const struct recording_set *set, int file)

@@ -22,12 +22,16 @@ struct recording_set {
     struct recording_track *tracks; /* in the order of the files, then by device */
     int track_count;
     uint64_t end_ns; /* on the common axis */
+    bool left_out;   /* a file could not be read */
 };
 
 /* Opens the files, and leaves out those that cannot be read. Says on stderr what is wrong with them. 0, or
  * CLI_FAILED after a message, if none is left; then nothing has to be closed. */
 int recording_set_open(struct recording_set *set, const char *command, char **paths, int count);
-void recording_set_close(struct recording_set *set);
+
+/* Ends a command: frees the set. Returns the command's exit status: `status`, or CLI_UNDONE if that is 0 and
+ * a file was left out. */
+int recording_set_close(struct recording_set *set, int status);
 
 /* The program without its folder and its arguments, or the file's name if the recording does not say; never
  * empty. */

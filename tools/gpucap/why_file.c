@@ -558,6 +558,5 @@ int why_files(char **paths, int count)
             putchar('\n');
         explain(&set, &set.tracks[i]);
     }
-    recording_set_close(&set);
-    return 0;
+    return recording_set_close(&set, 0);
 }
