@@ -180,18 +180,21 @@ char *docs_summary(const struct docs_origin *origin, const struct scenario_resul
     if (!out)
         return NULL;
     fprintf(out, "`%s` on %s, %s:\n\n", origin->command, origin->device, origin->date);
-    fputs("| scenario | native ways | under gpucap | as good natively |\n|---|---|---|---|\n", out);
+    fputs("| scenario | without gpucap | under gpucap | ways without gpucap that do as well |\n"
+          "|---|---|---|---|\n",
+          out);
     for (unsigned i = 0; i < count; i++) {
         if (results[i].verdict[0] && !results[i].skipped[0])
             fprintf(out, "| (%c) %s | %s | %s | %s |\n", results[i].letter, results[i].subject,
                     results[i].brief_native, results[i].brief_gpucap, results[i].brief_verdict);
     }
-    fputs(
-        "\n(a) to (d): the smallest card on which all train; natively by the best and the worst way, in (b) "
-        "with arenas; `<=`: no smaller card was tried. (e): the largest batch. (f): the best way, median of "
-        "its runs. (g): how many train.\nThe last column names the native ways that do as well and, after "
-        "`slower:`, those that train on as small a card but take longer; `...`: and others.\n",
-        out);
+    fputs("\nRows (a) to (d) give the smallest card on which everything trains: without gpucap from the best "
+          "to the worst way, in (b) for arenas only; `<=`: no smaller card was tried. Row (e) gives the "
+          "largest batch, (f) the throughput of the best way (median of its runs), (g) how many train.\n"
+          "Ways without gpucap: naive (`cudaMalloc` and `cudaFree`), cache (a caching allocator like "
+          "PyTorch's), async (`cudaMallocAsync`), arena (one large block). After `slower:` come ways that "
+          "train on as small a card but take longer; `...` stands for others.\n",
+          out);
     say_skipped(out, results, count);
     if (origin->simulated)
         fprintf(out, "%s\n", simulated_note);

@@ -44,7 +44,7 @@ quick_cuda() {
     gcc "$work/hog.c" -o "$work/hog" -I"$cuda/include" -L"$cuda/lib64" -lcudart -Wl,-rpath,"$cuda/lib64" 2>"$work/gcc.log" ||
         { echo "skipped: plain CUDA: $(head -n 1 "$work/gcc.log")"; return; }
     "$gpucap" run --max=8G -- "$work/hog" >"$work/hog.out" 2>&1 &&
-        grep -q '^told: 8192 MiB in all' "$work/hog.out" && grep -q 'out of memory$' "$work/hog.out"
+        grep -q '^sees 8192 MiB,' "$work/hog.out" && grep -q 'out of memory$' "$work/hog.out"
     verdict $? "plain CUDA: $(said "$work/hog.out")"
 }
 
