@@ -151,36 +151,33 @@ static void take_the_walk(void)
 {
     char command[64];
 
-    say("# A first walk\n\nTwo trainings share one budget on a card of 8 GiB. Every line below was printed "
-        "by the "
-        "command above it, on a simulated card (`build/tests/integration/walk --write` wrote this page, and "
-        "a test "
-        "takes the walk again); on a GPU the commands are the same.\n\nTo take it yourself: `./train` is "
-        "`build/tests/integration/prog_walk`, which reads lines such as `take 1500` and `free`; start each "
-        "in "
-        "a terminal of its own. Without a GPU, first `export LD_LIBRARY_PATH=$PWD/build/sim GPUCAP_SIM=1x8G` "
-        "in every terminal.\n\n## Start\n\nAll that runs in a group "
-        "shares the group's `max`. The second training joins the group that the first one made.");
+    say("# A first walk\n\nThis page takes you through a shared budget, an out-of-memory error and its "
+        "explanation. Two trainings share one budget on a card of 8 GiB. The commands ran on a simulated "
+        "card "
+        "(`build/tests/integration/walk --write` wrote this page, and a test compares it); they are the same "
+        "on a GPU.\n\nTo try it, use `build/tests/integration/prog_walk` for `./train`. It reads lines such "
+        "as `take 1500` and `free`; start each one in a terminal of its own. Without a GPU, first "
+        "`export LD_LIBRARY_PATH=$PWD/build/sim GPUCAP_SIM=1x8G` in every terminal.\n\n## Start\n\nAll "
+        "programs of a group share the group's `max`. The second training joins the group of the first.");
     struct training *first = start("gpucap run --max=4G --group=vision -- ./train", "take 1500");
     start("gpucap run --group=vision -- ./train", "take 500");
-    say("\n## Look\n\n`ps` shows who holds how much. What a process uses includes its CUDA context.");
+    say("\n## Look\n\n`ps` shows how much each process holds. USED includes the CUDA context.");
     show("gpucap ps");
-    say("\n`top` is the same, live. Its keys are in the last line.");
+    say("\n`top` shows the same, live. Its last line lists its keys.");
     show_top();
-    say("\n## Out of memory\n\nThe first training asks for 2000 MiB more, and the group's budget does not "
-        "have "
-        "them. It gets the error that it would get on a card of 4 GiB, and one line says why:\n```");
+    say("\n## Out of memory\n\nThe first training requests 2000 MiB more, which the group's budget does not "
+        "have. It gets the error that it would get on a card of 4 GiB, and two lines on stderr say "
+        "why:\n```");
     tell(first, "take 2000");
-    say("```\nMore about it, and what to do:");
+    say("```\n`gpucap why` explains it and suggests what to do:");
     snprintf(command, sizeof(command), "gpucap why %d", (int)first->pid);
     show(command);
-    say("\n## Change the limit\n\nIt holds at once, for programs that are running:");
+    say("\n## Change the limit\n\nThe new limit applies at once, also to running programs:");
     show("gpucap set vision --max=6G");
-    say("\nThe training tries again:\n```");
+    say("\nThe training tries again and succeeds:\n```");
     tell(first, "take 2000");
-    say("```\n\n## Give idle memory back\n\nThe first training frees all it has. Its pool keeps the memory "
-        "for "
-        "its next requests (IDLE), until another process of the card needs it, or you say so:");
+    say("```\n\n## Give idle memory back\n\nThe first training frees all its memory. Its pool keeps it for "
+        "later requests (IDLE), until another process on the card needs it or you give it back:");
     tell(first, "free");
     show("gpucap ps");
     show("gpucap trim vision");
