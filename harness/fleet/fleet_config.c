@@ -35,15 +35,17 @@ enum option_id {
 static const struct {
     const char *name, *form, *help;
 } table[OPTIONS] = {
-    [EACH] = {"each", "SIZE", "cap of each process, as for gpucap run --max; else they run without gpucap"},
-    [JOB] = {"job", "SIZE", "one budget for all, as for gpucap run --max; --each and max= then bound each"},
+    [EACH] = {"each", "SIZE",
+              "cap of each process, as for gpucap run --max; without it they run without gpucap"},
+    [JOB] = {"job", "SIZE",
+             "one budget for all, as for gpucap run --max; --each and max= then limit each process"},
     [WAIT] = {"wait", "SECONDS", "with --job: how long a request waits for memory that others will free"},
-    [PROCESSES] = {"processes", "N", "how many of each command that follows (1)"},
+    [PROCESSES] = {"processes", "N", "number of processes for each command that follows (1)"},
     [CONFIG] = {"config", "FILE", "lines of the form [Nx] [max=SIZE|native] PROGRAM [ARGUMENT...]"},
-    [NATIVE] = {"native", NULL, "without gpucap"},
-    [MPS] = {"mps", NULL, "under a CUDA MPS server of their own"},
-    [BASELINE] = {"baseline", "serial|none", "also run them one after the other, to compare (none)"},
-    [SIM] = {"sim", "[SPEC]", "on simulated cards, such as --sim=1x16G"},
+    [NATIVE] = {"native", NULL, "run all programs without gpucap"},
+    [MPS] = {"mps", NULL, "run them under a CUDA MPS server of their own"},
+    [BASELINE] = {"baseline", "serial|none", "also run them one after the other, for comparison (none)"},
+    [SIM] = {"sim", "[SPEC]", "run them on simulated cards, such as --sim=1x16G"},
     [TIMEOUT] = {"timeout", "SECONDS", "end a process that runs longer"},
     [LOGS] = {"logs", "DIR", "write the output of each process to DIR/N.log, at most 1 MiB"},
     [QUIET] = {"quiet", NULL, "no progress on stderr"},
@@ -66,8 +68,8 @@ static int refuse(struct fleet_plan *plan, const char *format, ...)
 static const char synopsis[] =
     "[--OPTION[=VALUE]]... -- PROGRAM [ARGUMENT]... [-- PROGRAM [ARGUMENT]...]...\n";
 static const char description[] =
-    "Starts many trainings at once, each under its own cap, shows a line for each, survives the death "
-    "of any, and reports throughput. A name without a slash means the program beside this one first.\n";
+    "Starts many trainings at once, each under its own cap, shows a line for each, goes on if one "
+    "dies, and reports throughput. fleet looks for a name without a slash first in its own folder.\n";
 static const char exit_status[] =
     "0 when all ended well, 1 when some did not, 2 for a bad option, 128 + N after signal N.\n";
 

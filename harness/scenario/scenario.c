@@ -80,31 +80,31 @@ enum option_id {
 static const struct {
     const char *name, *form, *help;
 } options[OPTIONS] = {
-    [CARD] = {"card", "SIZE", "the size of the card; the default is chosen by what the workload needs"},
-    [PROCESSES] = {"processes", "N", "of b, f and g (4)"},
+    [CARD] = {"card", "SIZE", "the size of the card; default: found from the needs of the workload"},
+    [PROCESSES] = {"processes", "N", "number of processes in b, f and g (4)"},
     [QUICK] = {"quick", NULL, "fewer steps, coarser searches"},
     [TINY] = {"tiny", NULL, "the smallest trainings, to check that everything works"},
     [SECONDS] = {"seconds", "N",
-                 "end after about N seconds: fewer cards and turns, and what there is no time for is skipped "
-                 "and named"},
-    [SIM] = {"sim", NULL, "on simgpu even where there is a GPU"},
-    [OUT] = {"out", "DIR", "where the pictures go (scenarios-out beside this program)"},
-    [RECORD] =
-        {"record", "DIR",
-         "of a to d, records a way that runs out of memory and gpucap's there, and writes their pages"},
-    [SAVE] = {"save", "FILE", "writes the results there after each scenario"},
-    [FROM] = {"from", "FILE", "runs nothing: shows, draws and documents the results of --save"},
+                 "end after about N seconds: with fewer cards and turns; cases for which there is no time "
+                 "are skipped and named"},
+    [SIM] = {"sim", NULL, "use simgpu even if there is a GPU"},
+    [OUT] = {"out", "DIR", "folder for the pictures (scenarios-out beside this program)"},
+    [RECORD] = {"record", "DIR",
+                "for a to d: record a native way that runs out of memory, and gpucap on the same card, and "
+                "write their pages"},
+    [SAVE] = {"save", "FILE", "write the results to FILE after each scenario"},
+    [FROM] = {"from", "FILE", "run nothing; show, draw and document the results of --save"},
     [WRITE_DOCS] = {"write-docs", "[ROOT]",
-                    "also writes ROOT/docs/benchmarks.md and, with several letters, the table in README.md"},
-    [VERBOSE] = {"verbose", NULL, "shows every command"},
+                    "also write ROOT/docs/benchmarks.md and, with several letters, the table in README.md"},
+    [VERBOSE] = {"verbose", NULL, "show every command"},
     [HELP] = {"help", NULL, "this text"},
     [MAN] = {"man", NULL, "print the manual page"},
 };
 
 static const char synopsis[] = "[option...] all | LETTER... | --from=FILE\n";
 static const char description[] =
-    "Measures what the library buys, by trainings that it runs itself: one letter each. "
-    "On a GPU, a card of SIZE is the same GPU with the rest held by a ballast process.\n";
+    "Runs trainings with and without gpucap and compares them; each letter is one scenario. "
+    "On a GPU, a card of SIZE is the same GPU whose remaining memory a ballast process holds.\n";
 static const char exit_status[] =
     "0 done, 1 a scenario could not be run, 2 bad option, 128 + N after signal N.\n";
 

@@ -431,9 +431,10 @@ static bool check_rules(const struct rules *limits, const char *name, const stru
     if (!missing || (missing->scope == RULES_UUID && getenv("CUDA_VISIBLE_DEVICES")))
         return true;
     if (missing->scope == RULES_ORDINAL)
-        log_error("%s names device %d, and there is none; CUDA is refused", name, missing->ordinal);
+        log_error("%s names device %d, which does not exist; CUDA is refused", name, missing->ordinal);
     else
-        log_error("%s names the card %s, and it is not here; CUDA is refused", name, missing->uuid);
+        log_error("%s names the card %s, which this machine does not have; CUDA is refused", name,
+                  missing->uuid);
     return false;
 }
 

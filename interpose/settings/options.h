@@ -27,29 +27,30 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
     X(MAX, "max", "GPUCAP_MAX", "none", RULES_FORM,                                                          \
       "Device memory that the program may use, the CUDA context's own included.")                            \
     X(EACH, "each", "GPUCAP_EACH", "none", RULES_FORM,                                                       \
-      "Device memory that each process of a job may use; without a job the smaller of max and each holds.")  \
+      "Device memory that each process of a job may use; without a job the smaller of max and each "         \
+      "applies.")                                                                                            \
     X(GROUP, "group", "GPUCAP_GROUP", "none", "a name of letters, digits, '.', '_' and '-'",                 \
-      "Job whose processes share max. gpucap run makes one for what it starts.")                             \
+      "Job whose processes share max. gpucap run makes one for the processes that it starts.")               \
     X(LEDGER, "ledger", "GPUCAP_LEDGER", "auto", "a folder such as /run/gpucap, auto or off",                \
-      "Where the processes of a job find each other; auto is a private folder of the user's.")               \
+      "Folder through which the processes of a job find each other; auto is a private folder of the user.")  \
     X(WAIT, "wait", "GPUCAP_WAIT", "0", "seconds such as 30 or 30s, or off",                                 \
       "How long a request waits for memory of its job, or of a full card, before it is refused.")            \
     X(MIN, "min", "GPUCAP_MIN", "none", RULES_FORM,                                                          \
       "Part of a card that other jobs leave to this one while it uses less. They may keep idle memory "      \
       "there, and give it back when this job needs it.")                                                     \
     X(HIGH, "high", "GPUCAP_HIGH", "none", RULES_FORM,                                                       \
-      "While the job, or a program without one, uses more than this, its idle memory goes back at once.")    \
+      "While a job, or a program without one, uses more than this, it gives idle memory back at once.")      \
     X(RESERVE, "reserve", "GPUCAP_RESERVE", "64M", SIZE_FORM,                                                \
       "Part of max that allocations leave to the driver's own growth: modules, streams, stacks.")            \
     X(POOL, "pool", "GPUCAP_POOL", "on", "on or off",                                                        \
       "Serve cuMemAlloc from a pool that reuses memory and defragments it.")                                 \
     X(FREE, "free", "GPUCAP_FREE", "strict", "strict or deferred",                                           \
-      "Whether a free waits for the device's work, as CUDA's does, or returns at once; deferred relies on "  \
-      "seeing which streams the program uses, and stops doing so once work may go unseen.")                  \
+      "Whether a free waits for the device's work, as cudaFree does (strict), or returns at once "           \
+      "(deferred). In both modes memory is reused only after the work that uses it.")                        \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
       "How much more than the recent peak of its live blocks a pool may hold before it moves free chunks "   \
-      "or waits for work instead of growing. With 16 GiB of room or more at least 8%, and more while moves " \
-      "would take too long.")                                                                                \
+      "or waits for work instead of growing. With 16 GiB of room or more it is at least 8%, and more while " \
+      "moving chunks would cost too much.")                                                                  \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
     X(EARLY, "early", "GPUCAP_EARLY", "90%", "a percentage such as 90%",                                     \
@@ -62,16 +63,16 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Fill fresh blocks with bytes 0xCB (with zero=on: 0) and freed ones with 0xDF; every free waits, as "  \
       "with free=strict.")                                                                                   \
     X(RECORD, "record", "GPUCAP_RECORD", "off", "a file such as run-%p.gpucap, or off",                      \
-      "Record what happens to device memory in this file, for gpucap why, view, page, summary, export and "  \
-      "replay; %p is the process, %h the host.")                                                             \
+      "Record all events of device memory in this file, for gpucap why, view, page, summary, export and "    \
+      "replay; %p is the process id, %h the host.")                                                          \
     X(STACKS, "stacks", "GPUCAP_STACKS", "off", "on or off",                                                 \
-      "Record the call stack of each allocation too, as far as functions keep frame pointers.")              \
+      "Also record the call stack of each allocation, as far as functions keep frame pointers.")             \
     X(NVTX, "nvtx", "GPUCAP_NVTX", "off", "on or off",                                                       \
       "Tag what a thread allocates with the innermost NVTX range that it has pushed, unless gpucap_tag set " \
       "a tag; gpucap run sets NVTX_INJECTION64_PATH for it.")                                                \
     X(NUDGE, "nudge", "GPUCAP_NUDGE", "off", "on or off",                                                    \
-      "When another process is short of memory and too little is idle here, have a PyTorch of this "         \
-      "process call torch.cuda.empty_cache().")                                                              \
+      "When another process needs memory and this one has too little idle, make PyTorch in this process "    \
+      "call torch.cuda.empty_cache().")                                                                      \
     X(LOG, "log", "GPUCAP_LOG", "error", "quiet, error or info",                                             \
       "What gpucap prints on stderr: nothing, faults and refusals, or also what the pool did.")
 

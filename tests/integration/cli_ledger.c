@@ -285,7 +285,7 @@ static void test_why_sends_those_who_come_too_late_to_a_recording(void)
     struct spawn_result result = CLI_RUN(NULL, "why", "4711");
 
     cli_expect_status(1, &result);
-    cli_expect_err("of a process that has ended only its recording tells:\n"
+    cli_expect_err("to explain a process that has ended, make a recording:\n"
                    "gpucap: why:   `gpucap run --record=FILE`, then `gpucap why FILE`\n",
                    &result);
     spawn_result_free(&result);

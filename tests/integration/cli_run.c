@@ -247,7 +247,7 @@ static void test_a_script_counts_as_its_interpreter(void)
     write_script(cli_path("lost"), "", "/nonexistent/interpreter", "");
     struct spawn_result result = CLI_RUN(NULL, "run", "--", cli_path("lost"));
     cli_expect_status(127, &result);
-    cli_expect_err("is there, but not the interpreter that it names", &result);
+    cli_expect_err("exists, but the interpreter that it names does not", &result);
     spawn_result_free(&result);
 }
 

@@ -295,9 +295,9 @@ static void test_bad_words_are_refused(void)
         {"ps", "--json=1", NULL, "--json takes no value", 125},
         {"ps", "everything", NULL, "unexpected argument 'everything'", 125},
         {"ps", "--json", "--prometheus", "exclude each other", 125},
-        {"ps", "--owners=train-a", NULL, "--owners takes a process id, and 'train-a' is none", 125},
+        {"ps", "--owners=train-a", NULL, "--owners needs a process id, and 'train-a' is not one", 125},
         {"ps", "--owners=2147483647", NULL, "no process or job '2147483647'", 1},
-        {"record", "start", "train-a", "record takes a process id, and 'train-a' is none", 125},
+        {"record", "start", "train-a", "record needs a process id, and 'train-a' is not one", 125},
         {"why", "--ledger", NULL, "", 125},
     };
 

@@ -463,7 +463,7 @@ static void test_a_min_for_a_card_that_is_not_there_refuses_cuda(void)
     struct spawn_result r = spawn_run(
         env, (const char *[]){spawn_build_path("tests/integration/prog_job"), "hopeless", NULL}, NULL);
     TEST_ASSERT_NOT_NULL_MESSAGE(
-        strstr(r.err, "gpucap: min names device 7, and there is none; CUDA is refused\n"), r.err);
+        strstr(r.err, "gpucap: min names device 7, which does not exist; CUDA is refused\n"), r.err);
     spawn_result_free(&r);
     spawn_env_free(env);
 }
@@ -473,9 +473,10 @@ static void test_a_limit_for_a_card_that_is_not_there_refuses_cuda_and_lists_the
     static const struct {
         const char *cap, *line;
     } cases[] = {
-        {"5=300M", "gpucap: max names device 5, and there is none; CUDA is refused\n"},
-        {"0=1G,1=1G", "gpucap: max names device 1, and there is none; CUDA is refused\n"},
-        {"GPU-abcd=1G", "gpucap: max names the card GPU-abcd, and it is not here; CUDA is refused\n"}};
+        {"5=300M", "gpucap: max names device 5, which does not exist; CUDA is refused\n"},
+        {"0=1G,1=1G", "gpucap: max names device 1, which does not exist; CUDA is refused\n"},
+        {"GPU-abcd=1G",
+         "gpucap: max names the card GPU-abcd, which this machine does not have; CUDA is refused\n"}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct spawn_result r = say("hopeless", cases[i].cap, NULL);

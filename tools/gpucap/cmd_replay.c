@@ -107,8 +107,7 @@ int cmd_replay(const struct arguments *arguments)
     if ((status = recording_set_open(&set, "replay", arguments->operands, 1)))
         return status;
     if (!load_driver(&driver) || !open_device(&driver))
-        status =
-            cli_fail("replay: there is no GPU here; gpucap run --sim -- gpucap replay FILE does without");
+        status = cli_fail("replay: there is no GPU here; gpucap run --sim -- gpucap replay FILE needs none");
     else
         status = replay(&driver, &set.tracks[0].timeline);
     return recording_set_close(&set, status);

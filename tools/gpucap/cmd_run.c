@@ -357,7 +357,7 @@ static int check_program(const char *name)
     switch (program_look(path)) {
     case PROGRAM_PRIVILEGED:
         return cli_fail("run: '%s' runs with other rights than yours, so the loader would ignore the cap; "
-                        "put 'gpucap run' behind it instead of before it",
+                        "with sudo, write 'sudo gpucap run ...'",
                         path);
     case PROGRAM_FOREIGN:
         return cli_fail("run: '%s' is for another architecture than %s, so it would run without the cap",
@@ -378,7 +378,7 @@ static int check_program(const char *name)
 static int not_started(const char *name, int error)
 {
     if (error == ENOENT && strchr(name, '/') && access(name, F_OK) == 0)
-        cli_fail("run: '%s' is there, but not the interpreter that it names", name);
+        cli_fail("run: '%s' exists, but the interpreter that it names does not", name);
     else
         cli_fail("run: '%s': %s", name, strerror(error));
     return error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE;

@@ -491,7 +491,7 @@ int cmd_why(const struct arguments *arguments)
     unmanaged_find(&ledgers);
     if (!ledgers_choose(&ledgers, arguments->operands[0])) {
         status = look_absent("why", &ledgers, arguments->operands[0]);
-        fputs("gpucap: why:   of a process that has ended only its recording tells:\n"
+        fputs("gpucap: why:   to explain a process that has ended, make a recording:\n"
               "gpucap: why:   `gpucap run --record=FILE`, then `gpucap why FILE`\n",
               stderr);
     }

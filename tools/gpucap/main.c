@@ -15,7 +15,7 @@
     }
 #define LEDGER                                                                                               \
     {                                                                                                        \
-        "ledger", "DIR", false, "The folder of the ledgers; else GPUCAP_LEDGER, else the user's own."        \
+        "ledger", "DIR", false, "The folder of the ledgers; default: GPUCAP_LEDGER, else the user's own."    \
     }
 #define END                                                                                                  \
     {                                                                                                        \
@@ -24,13 +24,14 @@
 
 static const struct cli_option run_options[] = {
     {"adopt", "WAY", true,
-     "Have PyTorch and JAX leave caching to gpucap, by the variables that they document, so that their idle "
-     "memory can be lent: pool (the default), or async for programs that use CUDA graphs. TensorFlow keeps "
-     "its cache with pool, but takes memory only as it needs it. Keeps variables that are set."},
+     "Set the documented variables with which PyTorch and JAX leave caching to gpucap, so that their idle "
+     "memory can be lent: pool (the default), or async for programs that use CUDA graphs. With pool, "
+     "TensorFlow keeps its cache, but takes memory only as it needs it. Variables that are already set are "
+     "not changed."},
     {"summary", NULL, false,
-     "When the program has ended, print one line per card: the peak of what its job used, how long it "
-     "waited, what it lent and borrowed, and how many requests were refused. The program is then a child of "
-     "gpucap."},
+     "When the program has ended, print one line per card: the peak use of its job, how long it "
+     "waited, how much it lent and borrowed, and how many requests were refused. The program is then a "
+     "child of gpucap."},
     SIM,
     END,
 };
@@ -40,23 +41,23 @@ static const struct cli_option ps_options[] = {
     {"json", NULL, false, "Print JSON: sizes in bytes, null for no limit."},
     {"prometheus", NULL, false, "Print metrics in Prometheus' text format."},
     {"owners", "PID", false,
-     "Show who within a process that is being recorded holds its memory: libraries, kinds of memory, tags."},
+     "Show which libraries, kinds of memory and tags hold the memory of a process that is being recorded."},
     {"bytes", NULL, false, "With --owners: sizes to the byte."},
     LEDGER,
     SIM,
     END,
 };
 static const struct cli_option record_options[] = {
-    {"to", "FILE", false, "The file, with %p for the process; else gpucap-%p.gpucap in this folder."},
-    {"stacks", NULL, false, "Record call stacks, too."},
+    {"to", "FILE", false, "The file, with %p for the process id; default: gpucap-%p.gpucap in this folder."},
+    {"stacks", NULL, false, "Also record call stacks."},
     LEDGER,
     SIM,
     END,
 };
 static const struct cli_option set_options[] = {
     {"max", "SIZE", false, "The new limit: a size such as 12G, a share of the card such as 50%, or none."},
-    {"min", "SIZE", false, "What other jobs leave of the card to this one while it uses less."},
-    {"high", "SIZE", false, "Above this, the job's idle memory goes back at once."},
+    {"min", "SIZE", false, "Part of a card that other jobs leave to this one while it uses less."},
+    {"high", "SIZE", false, "While the job uses more than this, it gives idle memory back at once."},
     LEDGER,
     SIM,
     END,
@@ -83,48 +84,48 @@ const struct cli_command cli_commands[] = {
      run_options, CLI_PROGRAM, true, cmd_run},
     {"ps", "[--json | --prometheus | --owners=PID [--bytes]]",
      "Show which processes hold how much of each card.",
-     "USED is what a process has of the card, and IDLE the part of it that lies unused in its pool. LIMIT is "
-     "the process's own limit or its job's, whichever is less; a quotation mark says that it is shared with "
-     "the line above. If it is the process's own, a line above the table has the job's. Each process is "
-     "asked for fresh figures first. Processes that do not run under gpucap "
-     "come last, with a dash for what only gpucap knows; NVML must list them.",
+     "USED is the card memory of a process, and IDLE the part of it that is unused in its pool. LIMIT is the "
+     "process's own limit or its job's, whichever is less; a quotation mark means the same limit as in the "
+     "line above. If it is the process's own, a line above the table has the job's. The figures are fresh: "
+     "each process is asked first. Processes that do not run under gpucap come last, if NVML lists them, "
+     "with a dash in the columns that only gpucap can fill.",
      ps_options, CLI_NOTHING, false, cmd_ps},
     {"top", "", "Show processes and cards live, and change limits.",
      "Keys: arrows select, s changes the order, g groups by job, t gives idle memory of the selected process "
      "back, m changes the limit of its job, k sends it a signal, ? shows help, q quits.",
      look_options, CLI_NOTHING, false, cmd_top},
     {"set", "PID|JOB|GROUP [--max=SIZE] [--min=SIZE] [--high=SIZE]", "Change the limits of a running job.",
-     "A process id means the job of that process; the limit holds for all its processes, on each card where "
-     "they are. If the job uses more than the new limit, idle memory goes back and new requests are refused "
-     "until enough is free; no memory is taken from a program. Only the owner of the processes, or root, may "
-     "do this.",
+     "A process id stands for the job of that process. The limit holds for all its processes, on each card "
+     "that they use. If the job uses more than the new limit, it gives idle memory back, and new requests "
+     "are "
+     "refused until enough is free; gpucap takes no memory from a program. Only the owner of the processes, "
+     "or root, may do this.",
      set_options, CLI_JOB, false, cmd_set},
     {"trim", "PID|JOB|all", "Make processes give idle memory back now.",
-     "Memory that lies unused in a process's pool goes back to the card. Nothing that a program holds is "
-     "touched. Only the owner of a process, or root, may do this.",
+     "Memory that is unused in a process's pool goes back to the card. The program keeps all its blocks. "
+     "Only the owner of a process, or root, may do this.",
      look_options, CLI_PROCESS, false, cmd_trim},
     {"why", "PID|JOB|FILE...", "Explain why requests of a process were refused.",
-     "Shows the last requests that were refused, what the limit was and who held the memory, and what to "
-     "try; of a process that waits, for what it does. The process must be alive; of one that has ended, its "
-     "recording tells the same and more: what was "
-     "live by tag, owner and size, and with the recordings of the job's other processes what these had then.",
+     "Shows the last refused requests, the limit, who held the memory, and what to try; for a waiting "
+     "process, what it waits for. The process must be alive. For one that has ended, give its recording, "
+     "which also shows the live blocks by tag, owner and size. Add the recordings of the job's other "
+     "processes to see what these held then.",
      look_options, CLI_REFUSED, false, cmd_why},
-    {"record", "start|stop PID [--to=FILE] [--stacks]",
-     "Record what a running process does with device memory.",
+    {"record", "start|stop PID [--to=FILE] [--stacks]", "Record the device memory of a running process.",
      "Blocks that are live at the start come first in the recording, without their owners. The process must "
      "be one of `gpucap ps`. To record from the start, give gpucap run --record=FILE. Only the owner of a "
      "process, or root, may do this.",
      record_options, CLI_RECORDED, false, cmd_record},
-    {"summary", "[--fit] FILE...", "Say in a screenful what recordings show.",
-     "For each process and card: the peak and what made it up, what was refused, waited for and lent, what "
-     "was never freed, large blocks that live for moments, what idled in the pool, and the limit below which "
-     "the program cannot run.",
+    {"summary", "[--fit] FILE...", "Summarize recordings in a screenful.",
+     "For each process and card: the peak and its parts, refusals, waits and loans, memory that was never "
+     "freed, large short-lived blocks, idle memory in the pool, and the limit below which the program cannot "
+     "run.",
      summary_options, CLI_FILE, false, cmd_summary},
     {"view", "FILE...", "Show recordings as a picture in the terminal.",
-     "Memory over time, stacked by tag where the program sets tags and else by owner, with the limit, what "
-     "idles in the pool, and marks where requests were refused or waited. Fits the terminal, or COLUMNS "
-     "where stdout is none; "
-     "without colour each part has a character of its own.",
+     "Memory over time, stacked by tag if the program sets tags, else by owner, with the limit, idle memory "
+     "in "
+     "the pool, and marks where requests were refused or waited. The width is that of the terminal, or "
+     "COLUMNS if stdout is not a terminal. Without colour each part has a character of its own.",
      NULL, CLI_FILE, false, cmd_view},
     {"page", "FILE... -o OUT.html", "Write recordings as one HTML page, to zoom and click.",
      "The file needs nothing else and loads nothing: open it in a browser, or send it. It shows memory over "
@@ -134,16 +135,16 @@ const struct cli_command cli_commands[] = {
      page_options, CLI_FILE, false, cmd_page},
     {"export", "--to=FORMAT FILE... [-o OUT]", "Write recordings in the formats of other programs.", NULL,
      export_options, CLI_FILE, false, cmd_export},
-    {"replay", "FILE", "Make the allocations of a recording again, as fast as they go.",
-     "Under 'gpucap run --max=SIZE' it tells whether the program would fit, without the program: exit status "
-     "0 if all fitted, 1 if one was refused. With --sim it needs no GPU.",
+    {"replay", "FILE", "Repeat the allocations of a recording, as fast as possible.",
+     "Run it under 'gpucap run --max=SIZE' to learn whether the program would fit, without the program: exit "
+     "status 0 if all requests fitted, 1 if one was refused. With --sim it needs no GPU.",
      NULL, CLI_FILE, false, cmd_replay},
-    {"doctor", "[--sim[=SPEC]]", "Say what was found here, and what would not work.", NULL, doctor_options,
-     CLI_NOTHING, false, cmd_doctor},
-    {"help", "[COMMAND]", "Show the commands, or all about one of them.", NULL, NULL, CLI_COMMAND, false,
+    {"doctor", "[--sim[=SPEC]]", "Show this machine's driver, cards, settings and problems.", NULL,
+     doctor_options, CLI_NOTHING, false, cmd_doctor},
+    {"help", "[COMMAND]", "Show the commands, or the help of one command.", NULL, NULL, CLI_COMMAND, false,
      cmd_help},
     {"completion", "bash|zsh", "Print a script that completes gpucap's words in a shell.",
-     "For bash: source <(gpucap completion bash). For zsh: put the output into a file _gpucap in a folder of "
+     "For bash: source <(gpucap completion bash). For zsh: write the output to a file _gpucap in a folder of "
      "fpath.",
      NULL, CLI_SHELL, false, cmd_completion},
     {"man", "", "Print the manual page, in man(7) format.", NULL, NULL, CLI_NOTHING, false, cmd_man},
@@ -212,6 +213,6 @@ int main(int argc, char **argv)
         names[count++] = command->name;
     }
     if (argv[1][0] == '-')
-        return cli_fail("'%s' is no command; options come behind one: gpucap run %s ...", argv[1], argv[1]);
+        return cli_fail("'%s' is not a command; put options after one: gpucap run %s ...", argv[1], argv[1]);
     return cli_unknown("", "command", argv[1], names, count);
 }

@@ -82,8 +82,9 @@ static void help_run(const struct cli_command *command)
     help_options(command->options);
     putchar('\n');
     print_wrapped("A value comes from the command line, else the variable, else ~/" OPTIONS_USER_FILE
-                  ", else " OPTIONS_ADMIN_FILE ". max in the last is a ceiling for everyone, or below a line "
-                  "[user NAME] or [group NAME] for some.",
+                  ", else " OPTIONS_ADMIN_FILE
+                  ". max in the last file is a ceiling for everyone; below a line "
+                  "[user NAME] or [group NAME] it is the ceiling for these people.",
                   0);
 }
 
@@ -119,11 +120,11 @@ int cmd_help(const struct arguments *arguments)
         return cli_fail("help: unexpected argument '%s'", arguments->operands[1]);
     if (arguments->count)
         return cli_help(arguments->operands[0]);
-    puts("gpucap: a hard GPU memory cap under unmodified CUDA programs\n\n"
+    puts("gpucap: a hard GPU memory cap for unmodified CUDA programs\n\n"
          "  gpucap run --max=8G -- python3 train.py\n\ncommands:");
     for (const struct cli_command *command = cli_commands; command->name; command++)
         printf("  %-*s  %s\n", NAME_COLUMN, command->name, command->summary);
-    puts("\n'gpucap help COMMAND' says more about one of them; 'gpucap help run' lists all\n"
+    puts("\n'gpucap help COMMAND' explains one of them; 'gpucap help run' lists all\n"
          "settings, and 'gpucap man | man -l -' shows the manual page.");
     return 0;
 }
@@ -184,11 +185,12 @@ static void man_options(void)
 static void man_examples(void)
 {
     static const char *const examples[][2] = {
-        {"gpucap run --max=8G -- python3 train.py", "The program, and all that it starts, gets 8 GiB."},
+        {"gpucap run --max=8G -- python3 train.py",
+         "The program and all processes that it starts share 8 GiB."},
         {"gpucap run --group=night --max=20G --wait=60s -- ./train a",
-         "Several such runs share 20 GiB, and wait for each other's memory."},
+         "Several such runs share 20 GiB; their requests wait for each other's memory."},
         {"gpucap run --record=run-%p.gpucap -- ./train; gpucap why run-*.gpucap",
-         "Tells after a run why it ran out of memory."},
+         "Explains after a run why it ran out of memory."},
         {"gpucap run --sim=1x16G --max=4G -- ./program", "Runs the program on a simulated card of 16 GiB."},
     };
 
@@ -205,7 +207,7 @@ static void man_examples(void)
 int cmd_man(const struct arguments *arguments)
 {
     (void)arguments;
-    manual_open(stdout, "gpucap", "a hard GPU memory cap under unmodified CUDA programs");
+    manual_open(stdout, "gpucap", "a hard GPU memory cap for unmodified CUDA programs");
     manual_section(stdout, "SYNOPSIS");
     for (const struct cli_command *command = cli_commands; command->name; command++) {
         fputs(command == cli_commands ? ".B gpucap " : ".br\n.B gpucap ", stdout);
@@ -215,26 +217,28 @@ int cmd_man(const struct arguments *arguments)
         putchar('\n');
     }
     puts(".SH DESCRIPTION\n\\fBgpucap run\\fR starts a program with " PLACE_LIBRARY_NAME
-         " preloaded, which counts the device memory that the program\ntakes and refuses with "
-         "CUDA_ERROR_OUT_OF_MEMORY what would pass the cap. The program sees a card of the cap's size.");
+         " preloaded. The library counts the device memory of the program\nand refuses requests that "
+         "would exceed the cap with CUDA_ERROR_OUT_OF_MEMORY. The program sees a card of the cap's size.");
     man_commands();
     man_options();
     printf(".SH FILES\n.TP\n.I ~/%s\nOptions of this user, as \\fIname\\fR = \\fIvalue\\fR lines; # begins a "
-           "comment.\n.TP\n.I %s\nThe administrator's: \\fBmax\\fR here is a ceiling that no user can pass; "
-           "in it cards are named by UUID, as\nusers can change their numbers. Below a line [user NAME] or "
+           "comment.\n.TP\n.I %s\nOptions of the administrator: \\fBmax\\fR here is a ceiling that no user "
+           "can exceed. "
+           "Name cards by UUID here, because\nusers can change their numbers. Below a line [user NAME] or "
            "[group NAME], \\fBmax\\fR replaces the general one for\nthese people.\n",
            OPTIONS_USER_FILE, OPTIONS_ADMIN_FILE);
     printf(
         ".SH ENVIRONMENT\nThe variables named under OPTIONS, and \\fB%s\\fR: the library to preload, instead "
         "of the one\nbeside the executable or in ../lib.\n",
         PLACE_LIBRARY_ENV);
-    printf(
-        ".SH EXIT STATUS\nThat of the program. %d: gpucap itself failed. %d: the program cannot be executed. "
-        "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 a problem or something to be warned of was "
-        "found. \\fBps\\fR, \\fBset\\fR, \\fBtrim\\fR and \\fBwhy\\fR: 0 done,\n1 the process or job is "
-        "not there, or something could not be read or changed. \\fBreplay\\fR: 0 all fitted, 1 a request was "
-        "refused.\n",
-        CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
+    printf(".SH EXIT STATUS\nThe exit status of the program. %d: gpucap itself failed. %d: the program "
+           "cannot be executed. "
+           "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 it found a problem or printed a "
+           "warning. \\fBps\\fR, \\fBset\\fR, \\fBtrim\\fR and \\fBwhy\\fR: 0 done,\n1 the process or job "
+           "does not exist, or something could not be read or changed. \\fBreplay\\fR: 0 all fitted, 1 a "
+           "request was "
+           "refused.\n",
+           CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
     man_examples();
     return 0;
 }

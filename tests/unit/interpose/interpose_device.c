@@ -556,12 +556,13 @@ static void test_a_rule_for_a_card_that_is_not_there_keeps_cuda_from_starting(vo
     for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
         expect_check(ids[i], "1G", true, "");
         expect_check(ids[i], "0=1G,1=2G", true, "");
-        snprintf(said, sizeof(said), "%s names device 2, and there is none", options_table[ids[i]].name);
+        snprintf(said, sizeof(said), "%s names device 2, which does not exist", options_table[ids[i]].name);
         expect_check(ids[i], "0=1G,2=2G", false, said);
     }
     TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "  device 1: GPU-a1000000-0000-0000-0000-00000000000f, 4G"));
     expect_check(OPTIONS_MAX, "GPU-a1=1G", true, "");
-    expect_check(OPTIONS_MAX, "GPU-ff=1G", false, "max names the card GPU-ff, and it is not here");
+    expect_check(OPTIONS_MAX, "GPU-ff=1G", false,
+                 "max names the card GPU-ff, which this machine does not have");
     expect_check(OPTIONS_MAX, "GPU-ff=1G,2=1G", false,
                  "max names device 2"); /* even where cards are hidden */
     setenv("CUDA_VISIBLE_DEVICES", "0,1", 1);
