@@ -1,12 +1,12 @@
-/* How fast cards can be: the floating point operations per second of NVIDIA's data sheets, for matrix
- * products without sparsity. Pure. */
+/* The peak floating point operations per second of cards, for matrix products without sparsity, by NVIDIA's
+ * data sheets. Pure. */
 #ifndef HARNESS_CARD_PEAK_H
 #define HARNESS_CARD_PEAK_H
 
 #include "harness/base/train_options.h"
 
 /* Returns the peak of the card of that name (with blanks or underscores), in operations per second; 0 if the
- * card is not known, is a part of one (MIG), or does not have the precision. */
+ * card is unknown, is a MIG slice, or does not support the precision. */
 double card_peak(const char *name, enum precision precision);
 
 /* Writes the part of a result line that says how many operations per second were done, and as a share of the

@@ -1,6 +1,6 @@
-/* What the harness's functions return. Each status is also an exit status of `train`. The function that
- * detects a failure prints the message; callers only pass the status on. Never writes to stdout, which is
- * for the result line. */
+/* The results of the harness's functions. Each status is also an exit status of `train`. The function that
+ * detects a failure prints the message; callers only pass the status on. Never writes to stdout, which is for
+ * the result line. */
 #ifndef HARNESS_STATUS_H
 #define HARNESS_STATUS_H
 
@@ -20,8 +20,8 @@ enum status {
  * status_fail(...). */
 enum status status_fail(enum status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A line of the terminal that is rewritten is open: the next message first ends it. status_line_end ends it
- * now, status_line_forget says that it has been overwritten. Any thread. */
+/* Manage the terminal line that progress rewrites. After status_line_open, the next message first ends that
+ * line. status_line_end ends it now; status_line_forget records that it was overwritten. Any thread. */
 void status_line_open(void);
 void status_line_end(void);
 void status_line_forget(void);

@@ -1,5 +1,5 @@
-/* What happens to a picture between its bytes and the model: which part is cut out, mirroring, the degraded
- * copy of a pair, and the arithmetic of the operation image_prepare on the host. Pure functions. */
+/* Prepares a picture for the model: chooses the crop and mirroring, makes the degraded copy of a pair, and
+ * computes the operation image_prepare on the host. Pure functions. */
 #ifndef HARNESS_AUGMENT_H
 #define HARNESS_AUGMENT_H
 

@@ -1,5 +1,5 @@
-/* Tells by its markers whether a JPEG file is one that a JPEG engine decodes as libjpeg does, without
- * decoding it. Files are untrusted. No state; any thread. */
+/* Checks, by its markers and without decoding it, whether a JPEG engine decodes a JPEG file as libjpeg does.
+ * Files are untrusted. No state; any thread. */
 #ifndef HARNESS_IMAGE_HEADER_H
 #define HARNESS_IMAGE_HEADER_H
 
@@ -13,8 +13,8 @@ struct image_header {
 
 /* Returns true, and the size, for a complete baseline file of 8 bits: grey or YCbCr, with chroma of full size
  * or halved along one axis or both, in one scan, from the first marker to the last with the restarts in their
- * order. Everything else, damaged files among it, is for image_decode, which says what is wrong. Does not
- * look into the coded data between markers. */
+ * order. Returns false for all others and for damaged files: image_decode decodes them or names the fault.
+ * Does not read the coded data between markers. */
 bool image_header_read(const uint8_t *file, size_t bytes, struct image_header *out);
 
 #endif

@@ -37,7 +37,8 @@ void mapper_free_scratch(struct mapper_scratch *scratch);
 /* Sets the members of `batch` to their places in `block`. Returns the bytes of a batch of `count` samples. */
 size_t mapper_layout(const struct mapper *mapper, size_t count, uint8_t *block, struct batch *batch);
 
-/* Where a sample goes: place `place` of the batch. `decoded`: a JPEG file is decoded in any case. */
+/* Where a sample goes: place `place` of the batch. `decoded`: decode a JPEG file here even if the device
+ * could. */
 struct mapper_target {
     struct batch *batch;
     size_t place;

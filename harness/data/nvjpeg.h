@@ -1,6 +1,6 @@
-/* Decodes JPEG files on the device by nvJPEG, the CUDA Toolkit's library, which is loaded when it is asked
- * for. A decoder belongs to one thread and to the device that was current when it was opened; it takes device
- * and pinned memory of its own from the runtime. */
+/* Decodes JPEG files on the device by nvJPEG, the CUDA Toolkit's library, which is loaded on first use. A
+ * decoder belongs to one thread and to the device that was current when it was opened; it takes device and
+ * pinned memory of its own from the runtime. */
 #ifndef HARNESS_NVJPEG_H
 #define HARNESS_NVJPEG_H
 
@@ -24,12 +24,12 @@ struct nvjpeg_picture {
 /* Returns true if the library can be loaded. */
 bool nvjpeg_is_there(void);
 
-/* Opens a decoder: on the card's JPEG engines, which leave its other units alone, or with `any` on those
- * units where there are no such engines. Sets *out to NULL, without a message, if this card or machine
- * cannot. */
+/* Opens a decoder on the card's JPEG engines, which do not slow down its other units. With `any`, uses those
+ * other units if there are no engines. Sets *out to NULL, without a message, if this card or machine cannot
+ * decode. */
 enum status nvjpeg_open(struct nvjpeg **out, bool any);
 
-/* Does not wait for queued decoding: the caller has done so. */
+/* The caller has waited for queued decoding. */
 void nvjpeg_close(struct nvjpeg *nvjpeg);
 
 /* Queues the decoding of all pictures. The files must stay until the stream has done it. Returns false if

@@ -1,5 +1,5 @@
-/* fleet_budget: one budget for all members of a fleet: a job of gpucap, in which idle memory is lent and a
- * request may wait. Reads the ledgers, changes nothing in them. Owns no lock: one thread. */
+/* fleet_budget: one budget for all members of a fleet, as a job of gpucap: members lend each other idle
+ * memory, and requests may wait. Reads the ledgers, changes nothing in them. Owns no lock: one thread. */
 #ifndef HARNESS_FLEET_BUDGET_H
 #define HARNESS_FLEET_BUDGET_H
 
@@ -20,7 +20,7 @@ struct fleet_budget {
 /* Names a new job of this process. `wait` is as for gpucap run; NULL: requests do not wait. */
 void fleet_budget_begin(struct fleet_budget *budget, const char *wait);
 
-/* Adds up what the job has done on all cards. Returns false if no ledger knows it. */
+/* Adds up the job's totals on all cards. Returns false if no ledger knows it. */
 bool fleet_budget_read(const struct fleet_budget *budget, struct ledger_totals *totals);
 
 /* Prints the totals as one line of key=value words; nothing without a job. */

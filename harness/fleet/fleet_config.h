@@ -17,8 +17,8 @@ struct fleet_plan {
     struct fleet_job *jobs; /* [count] */
     size_t count;
     const char *each;           /* cap of members without one of their own; NULL: none */
-    const char *job;            /* what all members under gpucap may use together; NULL: no job */
-    const char *wait;           /* how long a request of the job waits; NULL: not */
+    const char *job;            /* budget of all members under gpucap together; NULL: no job */
+    const char *wait;           /* how long a request of the job waits; NULL: it does not */
     struct fleet_budget budget; /* fleet_budget_begin names it, if the plan has a job */
     bool native, mps, quiet, help, man;
     bool serial; /* run them also one after the other, to compare */

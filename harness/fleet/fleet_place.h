@@ -1,6 +1,5 @@
-/* fleet_place: finds the programs of this build, and chooses the card that children see, the GPU or a
- * simulated one, by the environment that they inherit. Changes only this process's environment. Owns no
- * lock: one thread. */
+/* fleet_place: finds the programs of this build, and sets the environment by which children see the GPU or a
+ * simulated card. Changes only this process's environment. Owns no lock: one thread. */
 #ifndef HARNESS_FLEET_PLACE_H
 #define HARNESS_FLEET_PLACE_H
 

@@ -25,7 +25,7 @@ struct fleet_watch {
  * negative errno. */
 int fleet_run_open(void);
 
-/* Returns 0, or the signal that ended the run; members not started by then stay so. */
+/* Returns 0, or the signal that ended the run; it starts no further members then. */
 int fleet_run(struct fleet_member *members, size_t count, const struct fleet_watch *watch);
 
 /* Returns the signal that ended any call of fleet_run, or 0. */

@@ -30,7 +30,7 @@ struct tensor {
     void *data; /* NULL while it has no memory */
     size_t bytes;
     void *block; /* record of the supply, for supply_give */
-    int holders; /* mem_done calls until its contents may go */
+    int holders; /* mem_done calls until the contents are not needed any more */
     enum mem_kind kind;
 };
 

@@ -27,7 +27,7 @@ enum { SUPPLY_MAX_STREAMS = 16 };
 struct supply {
     enum alloc_mode mode;
     struct budget *budget;
-    const char *tag; /* gpucap's, for what a cache holds: whose tensors are in it changes */
+    const char *tag; /* gpucap's tag for a cache or arena, which serves tensors of all kinds */
     pthread_mutex_t lock;
     /* guarded by lock */
     size_t held; /* bytes held from the device; async: bytes requested */

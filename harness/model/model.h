@@ -61,8 +61,8 @@ struct layer {
 
 enum model_loss { LOSS_CLASSES, LOSS_PICTURE };
 
-/* What the work that is queued now belongs to, for profiles. Written before the work is queued, and read by
- * nothing else. */
+/* The pass and layer of the work that is queued now. Written before the work is queued; only profiles read
+ * it. */
 enum model_pass {
     PASS_INPUT,
     PASS_FORWARD,

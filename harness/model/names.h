@@ -1,5 +1,5 @@
-/* What PyTorch would call a model's parameters, and how it would lay them out: the names of torchvision's
- * ResNets, of GPT-2, and of plain modules for the rest (docs/train.md has the list). Pure. */
+/* PyTorch's names and layouts of a model's parameters: the names of torchvision's ResNets, of GPT-2, and of
+ * plain modules for the rest (docs/train.md has the list). Pure. */
 #ifndef HARNESS_NAMES_H
 #define HARNESS_NAMES_H
 

@@ -30,7 +30,7 @@ struct optim {
     int graphs;        /* captured */
     bool keep_grads;   /* gradients keep their memory, for graphs */
     const float *loss; /* in device memory: the sum of the step's losses, watched by the update; or NULL */
-    bool skip_loss;    /* leaves an update out for its loss alone */
+    bool skip_loss;    /* leave an update out if only its loss is not finite */
 };
 
 /* Allocates the optimizer's state. Call optim_close also after a failure. */

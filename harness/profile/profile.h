@@ -1,8 +1,8 @@
-/* Where the time and the memory of a training go: --profile and --nvtx. For some steps, each operation is put
- * between two CUDA events on the stream where it runs, and what is held of each kind of memory is noted when
- * it is queued. The events are made before those steps and read after them, so that the host runs ahead of
- * the device as in any other step. On simgpu, events tell the time of the host's clock. Before and after
- * those steps, and without a profile, operations are called as ever.
+/* Measures time and memory of a training's operations: --profile and --nvtx. In the measured steps, two CUDA
+ * events enclose each operation on its stream, and the live bytes of each kind of memory are noted when it is
+ * queued. The events are created before those steps and read after them, so that the host runs ahead of the
+ * device as in any other step. On simgpu, events use the host's clock. In all other steps, and without a
+ * profile, the model calls the operations directly.
  *
  * A profile belongs to the thread of its trainer. Functions accept NULL and then do nothing. */
 #ifndef HARNESS_PROFILE_H
@@ -19,12 +19,12 @@ enum status profile_open(struct profile **out, const struct train_options *optio
                          uint64_t replica);
 void profile_close(struct profile *profile);
 
-/* Call before anything of a step is queued, and after all of it has been. `step` counts from 0; `left` steps
- * are to be done, this one included. */
+/* Call before the first work of a step is queued, and after the last. `step` counts from 0; `left` steps are
+ * to be done, this one included. */
 enum status profile_begin_step(struct profile *profile, uint64_t step, uint64_t left);
 enum status profile_end_step(struct profile *profile, uint64_t left);
 
-/* Returns true until the last step of the profile is done: steps must not be captured, nor be timed. */
+/* Returns true until the last step of the profile is done: do not capture or time steps before that. */
 bool profile_is_pending(const struct profile *profile);
 
 /* Call on both sides of the average of a bucket, with the stream where it runs. */

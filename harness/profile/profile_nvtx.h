@@ -3,8 +3,7 @@
 #ifndef HARNESS_PROFILE_NVTX_H
 #define HARNESS_PROFILE_NVTX_H
 
-/* Looks for the tool. Call before there are threads: the header's own first call is not for several at once.
- */
+/* Looks for the tool. Call before there are threads: the first call in NVIDIA's header is not thread-safe. */
 void profile_nvtx_open(void);
 
 /* Begin and end a range of this thread; ranges lie within each other. */

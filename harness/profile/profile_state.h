@@ -1,4 +1,4 @@
-/* What a profile holds. For the files of this folder and their test only. */
+/* The data of a profile. Only the files of this folder and their test include this. */
 #ifndef HARNESS_PROFILE_STATE_H
 #define HARNESS_PROFILE_STATE_H
 
@@ -30,7 +30,7 @@ struct profile_step {
 enum profile_state { PROFILE_WAITS, PROFILE_MEASURES, PROFILE_IS_DONE };
 
 struct profile {
-    struct ops table;  /* stands in the device's place while it is watched; must be the first field */
+    struct ops table;  /* replaces the device's table while it is watched; must be the first field */
     struct ops *inner; /* the device's own; NULL: not watched */
     const struct train_options *options;
     struct model *model;
@@ -50,7 +50,7 @@ struct profile {
     int ranges;
 };
 
-/* Puts the table between the model and its operations, and takes it away. */
+/* Replace the device's table of operations by the profile's, and put it back. */
 void profile_watch(struct profile *profile);
 void profile_unwatch(struct profile *profile);
 

@@ -27,7 +27,7 @@ enum {
     SCENARIO_LABEL = 48, /* name of a row of the picture */
 };
 
-/* Times that differ by less are as good: after several turns, and where there was one run of each. */
+/* Times whose ratio is smaller count as equal: after several turns, and after one run of each. */
 #define SCENARIO_SAME      1.05
 #define SCENARIO_SAME_ONCE 1.5
 
@@ -102,7 +102,7 @@ struct scenario_outcome {
 bool scenario_train(struct scenario *scenario, const struct scenario_way *way,
                     struct scenario_outcome *outcome);
 
-/* What several trainings did together. */
+/* The sums over several trainings. */
 struct scenario_total {
     unsigned count, trained, without_memory;
     double wall_s;         /* from the first start to the last end */
@@ -116,11 +116,12 @@ struct scenario_total {
 bool scenario_train_many(struct scenario *scenario, const struct scenario_way *way, unsigned count,
                          bool together, struct scenario_outcome *outcomes, struct scenario_total *total);
 
-/* Returns what a run held at its peak: what NVML saw, or more if the training's own count says so. NVML is
- * asked now and then, and memory that is taken for a moment may come and go in between. */
+/* Returns the peak memory of a run: NVML's figure, or the training's own count if that is larger. NVML is
+ * read only now and then and may miss memory that is held for a moment. */
 uint64_t scenario_held(const struct scenario *scenario, const struct scenario_outcome *outcome);
 
-/* Runs one training on the whole card, to find out what it needs. Adds a row that says so if it fails. */
+/* Runs one training on the whole card, to measure the memory that it needs. If it fails, adds a row that says
+ * so. */
 bool scenario_needs(struct scenario *scenario, const struct scenario_way *way,
                     struct scenario_outcome *outcome);
 

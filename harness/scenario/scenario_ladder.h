@@ -1,6 +1,6 @@
-/* scenario_ladder: several ways of running one training, each on a ladder of card sizes: on which of them it
- * trains and how fast, and the smallest card that it trains on. Says, from these figures, where gpucap does
- * not help. Owns no lock. */
+/* scenario_ladder: runs one training in several ways on a ladder of card sizes. Finds for each way the cards
+ * on which it trains, its speed there, and the smallest card. Says, from these figures, where gpucap does not
+ * help. Owns no lock. */
 #ifndef HARNESS_SCENARIO_LADDER_H
 #define HARNESS_SCENARIO_LADDER_H
 
@@ -13,7 +13,7 @@ enum {
     LADDER_WAYS = 10,
     LADDER_RUNGS = 8, /* the whole card included */
     LADDER_SHOWN = 4, /* in the table and the picture, beside the whole card */
-    LADDER_TURNS = 3, /* timed runs of those whose times decide, in turns */
+    LADDER_TURNS = 3, /* timed runs, in turns, of the ways whose times decide */
 };
 
 struct ladder_way {
@@ -29,7 +29,7 @@ struct ladder_plan {
     const char *steps;     /* "--steps=N" of a run that is timed */
     const char *few_steps; /* the same where only the size of the card is searched */
     bool whole_run;        /* time is the seconds of the whole run; else the milliseconds of a step */
-    unsigned shown;        /* the native way of the recording: one that people use */
+    unsigned shown;        /* the native way to record: a common one */
 };
 
 /* Times of one way on one rung. */

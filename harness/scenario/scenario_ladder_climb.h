@@ -1,5 +1,5 @@
-/* scenario_ladder_climb: what scenario_ladder.c knows while it runs, for scenario_ladder_say.c, which puts it
- * into words. Owns no lock. */
+/* scenario_ladder_climb: the state of scenario_ladder.c, from which scenario_ladder_say.c writes tables and
+ * texts. Owns no lock. */
 #ifndef HARNESS_SCENARIO_LADDER_CLIMB_H
 #define HARNESS_SCENARIO_LADDER_CLIMB_H
 
@@ -13,13 +13,13 @@ struct climb {
     uint64_t grain;
     struct ladder_figures figures[LADDER_WAYS];
     unsigned tries[LADDER_WAYS]; /* of the search for the smallest card */
-    uint64_t least;              /* what any way must have */
-    uint64_t low, high;          /* the least and the most that one holds on the whole card */
+    uint64_t least;              /* memory that every way needs */
+    uint64_t low, high;          /* the least and the most that a way holds on the whole card */
     char cell[LADDER_WAYS][LADDER_RUNGS][48];
     unsigned no_memory[LADDER_WAYS][LADDER_RUNGS]; /* repeated runs that ran out of memory */
     int best;                                      /* the best way under gpucap; -1: none */
     unsigned trying;                               /* way of the search */
-    bool cut;                                      /* something was left out for lack of time */
+    bool cut;                                      /* there was no time for some runs */
     unsigned runs;
     uint64_t began;
 };

@@ -1,6 +1,6 @@
-/* scenario_results: results in a file, so that a machine that is lent for minutes hands them back and the
- * documentation is written elsewhere. Lines "key value", parts of a value separated by tabs. What is read is
- * not trusted: unknown lines and what does not fit are refused or cut. Owns no lock. */
+/* scenario_results: saves results in a file, so that another machine can write the documentation. Lines "key
+ * value", parts of a value separated by tabs. The file is not trusted: unknown lines are refused, and values
+ * that are too long are refused or cut. Owns no lock. */
 #ifndef HARNESS_SCENARIO_RESULTS_H
 #define HARNESS_SCENARIO_RESULTS_H
 

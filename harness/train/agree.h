@@ -1,13 +1,13 @@
-/* What the processes of an MPI job must have in common before they train together: options, and the weights
- * and the step that they start from. Otherwise the average of their gradients would mean nothing, or they
- * would wait for each other without an end. Each function is collective: all ranks call it. */
+/* Checks that the processes of an MPI job agree on options, weights and step before they train together.
+ * Otherwise the average of their gradients would be meaningless, or they would wait for each other for ever.
+ * Each function is collective: all ranks call it. */
 #ifndef HARNESS_AGREE_H
 #define HARNESS_AGREE_H
 
 #include "harness/train/comm.h"
 #include "harness/train/trainer.h"
 
-/* Fails on a rank whose options are not those of rank 0, as far as they decide what is computed. */
+/* Fails on a rank whose options are not those of rank 0, as far as they change the computation. */
 enum status agree_on_options(struct comm *comm, const struct train_options *options);
 
 /* Sets *why_not to NULL if NCCL can average: each rank has it, and a card of its own, wherever the rank runs

@@ -23,7 +23,7 @@ struct buckets {
     struct bucket *bucket;
     int bucket_count;
     int next;                /* bucket to queue */
-    struct profile *profile; /* that watches, or NULL; set by the owner */
+    struct profile *profile; /* the active profile, or NULL; set by the owner */
 };
 
 /* Plans buckets of about `bytes` for an open model on the current device. Call buckets_close also after a

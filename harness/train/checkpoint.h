@@ -16,14 +16,15 @@ struct trainer;
 enum status checkpoint_can_save(const char *path);
 
 /* `keep`: how many checkpoints to keep at `path`; the older ones are path.1, path.2, and so on. Returns
- * STATUS_UNSAVED if the file cannot be written: what was at `path` is untouched, and a later try may do. */
+ * STATUS_UNSAVED if the file cannot be written: the old file is unchanged, and a later try may succeed. */
 enum status checkpoint_save(struct trainer *trainer, const char *path, uint64_t keep);
 
 /* After pruning or packing: writes the weights alone, for evaluation, to the file of --save with the ending
  * .pruned (`sparse`: matrices without their zeros) or .int8. Sets *bytes to its size. */
 enum status checkpoint_save_small(struct trainer *trainer, bool sparse, uint64_t *bytes);
 
-/* Returns true if there is a checkpoint at `path` whose matrices are bytes. Says nothing if there is none. */
+/* Returns true if there is a checkpoint at `path` whose matrices are bytes. Prints nothing if there is none.
+ */
 bool checkpoint_is_int8(const char *path);
 
 /* Loads any of these. After a small one only evaluation is possible (trainer->small): the optimizer's state,

@@ -1,4 +1,4 @@
-/* A checkpoint file that is being written or read: bytes, and the sum over them. One thread. */
+/* A checkpoint file that is being written or read: bytes and their checksum. One thread. */
 #ifndef HARNESS_CHECKPOINT_FILE_H
 #define HARNESS_CHECKPOINT_FILE_H
 

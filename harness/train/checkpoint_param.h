@@ -6,8 +6,8 @@
 #include "harness/train/checkpoint_file.h"
 #include "harness/train/trainer.h"
 
-/* full: floats and the optimizer's state, for going on. The others hold weights only, for evaluation.
- * int8: packed weights as they are (param_pack). sparse: matrices without their zeros. */
+/* full: floats and the optimizer's state, to continue a training. The others hold weights only, for
+ * evaluation. int8: packed weights as they are (param_pack). sparse: matrices without their zeros. */
 enum checkpoint_kind { CHECKPOINT_FULL, CHECKPOINT_SMALL_INT8, CHECKPOINT_SMALL_SPARSE };
 
 /* Fills in the entry. Counts the weights that are not zero for a sparse one. */

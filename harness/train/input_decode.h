@@ -1,6 +1,6 @@
 /* The part of an input that decodes JPEG files on the device. A batch then holds files (struct coded_picture)
  * beside pictures that the host has decoded because the device cannot. All of them end up in set->raw, as if
- * the host had decoded them all, but for the rounding of another decoder. */
+ * the host had decoded them all, except that another decoder rounds differently. */
 #ifndef HARNESS_INPUT_DECODE_H
 #define HARNESS_INPUT_DECODE_H
 

@@ -31,7 +31,7 @@ enum status nccl_new_id(struct nccl_id *id);
 /* Joins a communicator and waits for all ranks. The current device is this rank's. */
 enum status nccl_open(struct nccl_comm **out, const struct nccl_id *id, int rank, int size);
 
-/* Waits for what was queued, unless the communicator was aborted. Accepts NULL. */
+/* Waits for queued operations, unless the communicator was aborted. Accepts NULL. */
 void nccl_close(struct nccl_comm *comm);
 
 /* Queues the replacement of each value by its mean over the ranks, all parts together. Fails without a
@@ -42,8 +42,8 @@ enum status nccl_average(struct nccl_comm *comm, const struct nccl_part *parts, 
 /* Returns true if NCCL has met an error since: the streams may hang until an abort. Any thread. */
 bool nccl_has_failed(struct nccl_comm *comm);
 
-/* Ends what is queued, with undefined results, so that no stream waits for a rank that is gone. Any thread;
- * only the first call does something. */
+/* Ends queued operations, with undefined results, so that no stream waits for a rank that has ended. Any
+ * thread; only the first call does something. */
 void nccl_abort(struct nccl_comm *comm);
 bool nccl_is_aborted(struct nccl_comm *comm);
 

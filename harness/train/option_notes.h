@@ -6,8 +6,8 @@
 
 #include "harness/base/train_options.h"
 
-/* Writes a line for each option that differs from its default and has no effect: a training that ignores
- * what it was told looks like one that follows it. */
+/* Writes a line for each option that differs from its default and has no effect. The training itself would
+ * not show that the option was ignored. */
 void option_notes_print(const struct train_options *options, FILE *out);
 
 #endif

@@ -1,7 +1,7 @@
-/* What people and programs see of a training while it runs: on a terminal one line that is rewritten,
- * elsewhere a line of key=value every few seconds, and with --log a line of JSON for each. By time, not by
- * steps. Writes to stderr and to the log only. A struct progress belongs to the thread of its trainer; the
- * log is shared by all. */
+/* Prints the progress of a training: on a terminal one line that is rewritten, elsewhere a line of key=value
+ * every few seconds, and with --log also lines of JSON. Time, not the number of steps, decides when. Writes
+ * to stderr and to the log only. A struct progress belongs to the thread of its trainer; the log is shared by
+ * all. */
 #ifndef HARNESS_PROGRESS_H
 #define HARNESS_PROGRESS_H
 
@@ -18,7 +18,7 @@ static inline double progress_plain(double value)
     return isnan(value) ? (double)NAN : value;
 }
 
-/* What is known of a step. */
+/* The figures of a step. */
 struct progress_figures {
     const char *model, *precision;
     uint64_t step, steps;
@@ -72,7 +72,7 @@ enum status progress_log_close(void);
  * format. */
 void progress_log(const char *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Writes a number as JSON has it, which knows no infinity: null then. Returns text. */
+/* Writes a number as JSON; null if it is not finite, because JSON has no infinity. Returns text. */
 const char *progress_number(double value, char text[32]);
 
 /* Write the line of a terminal, which leaves out what does not fit `columns`, and that of a file. Pure. */

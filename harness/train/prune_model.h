@@ -9,7 +9,7 @@
 
 struct trainer;
 
-/* What a checkpoint takes for all parameters: as floats, and with the zeros of matrices left out. */
+/* The bytes of all parameters in a checkpoint: as floats, and without the zeros of matrices. */
 struct prune_model_sizes {
     uint64_t dense, sparse;
     uint64_t weights, zeros; /* of matrices */

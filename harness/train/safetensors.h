@@ -1,6 +1,6 @@
 /* The safetensors format: eight bytes that say how long the header is, the header (JSON: the name of each
- * tensor with its type, shape and place), and the data. Little-endian. No device, no file: bytes only. A file
- * is untrusted: what is accepted describes exactly the bytes that are there, as the format demands. */
+ * tensor with its type, shape and place), and the data. Little-endian. No device, no file: bytes only. Files
+ * are untrusted: a header is accepted only if it describes exactly the data bytes, as the format demands. */
 #ifndef HARNESS_SAFETENSORS_H
 #define HARNESS_SAFETENSORS_H
 

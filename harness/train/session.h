@@ -15,11 +15,11 @@
 struct session_result {
     struct train_options options; /* with the sizes, batch and accumulation in use */
     char device[CUDA_DEVICE_NAME_BYTES];
-    uint64_t run_steps; /* that this run did: options.steps has those before a resume too */
+    uint64_t run_steps; /* steps of this run; options.steps also counts those before a resume */
     float loss_first, loss_last;
     double step_ms; /* by the device's clock, without the first steps (warm-up) */
     double samples_per_s;
-    double flops_per_s;                   /* that the model needed; 0: on simgpu */
+    double flops_per_s;                   /* operations that the model needed; 0: on simgpu */
     int cards;                            /* that computed them */
     double data_wait_ms;                  /* per step, that the host waited for samples */
     struct trainer_evaluation evaluation; /* at the end */

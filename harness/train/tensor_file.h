@@ -1,5 +1,5 @@
-/* Writes a safetensors file beside its place and then puts it there, so that the file is whole or not there.
- */
+/* Writes a safetensors file under a temporary name and then renames it, so that a file of the final name is
+ * always complete. */
 #ifndef HARNESS_TENSOR_FILE_H
 #define HARNESS_TENSOR_FILE_H
 
@@ -21,8 +21,8 @@ enum status tensor_file_open(struct tensor_file *file, const char *path, struct 
                              size_t count);
 enum status tensor_file_write(struct tensor_file *file, const void *bytes, size_t count);
 
-/* Puts the file in its place, or, if `status` is a failure, removes it. Returns the status, or what failed.
- */
+/* Renames the file to its final name, or, if `status` is a failure, removes it. Returns the first failure, or
+ * STATUS_OK. */
 enum status tensor_file_close(struct tensor_file *file, enum status status);
 
 #endif

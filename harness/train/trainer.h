@@ -14,7 +14,7 @@
 enum { TOTAL_LOSS, TOTAL_RIGHT, TOTAL_ROWS, TOTALS };
 enum { TRAINER_REPORTS = 8, TRAINER_GRAPHS = 8 };
 
-/* What the host learns of a step. */
+/* The figures of a step that the host reads. */
 struct trainer_figures {
     float totals[TOTALS];
     struct ops_scalars scalars;
@@ -45,7 +45,7 @@ struct trainer_reduce {
     enum status (*run)(void *owner, struct model *model);
     /* During the backward pass, as a model_listener. May be NULL. */
     enum status (*layer_done)(void *owner, struct model *model, int layer);
-    /* Returns false if the replicas have lost each other: the weights may be wrong, and must not be saved. */
+    /* Returns false after a replica has failed: the weights may be wrong, and must not be saved. */
     bool (*good)(void *owner);
     bool captures; /* `run` and `layer_done` only queue work on streams, and may be part of a graph */
     void *owner;
@@ -131,7 +131,7 @@ static inline uint64_t trainer_amount(const struct trainer *trainer)
     return trainer->tokens ? trainer->tokens : trainer->samples;
 }
 
-/* Returns true unless replicas have lost each other. Wait for the device before you rely on it. */
+/* Returns true unless a replica has failed. The answer is reliable only after waiting for the device. */
 static inline bool trainer_is_good(const struct trainer *trainer)
 {
     return !trainer->reduce.good || trainer->reduce.good(trainer->reduce.owner);
@@ -154,7 +154,7 @@ enum status trainer_forget_steps(struct trainer *trainer);
 /* Queues one update. */
 enum status trainer_step(struct trainer *trainer);
 
-/* Returns true if the step that was queued last is one whose loss the host wants. */
+/* Returns true if the host needs the loss of the step that was queued last. */
 bool trainer_reports_now(const struct trainer *trainer);
 
 /* Queues the copy of the last step's losses to the host. */
@@ -167,8 +167,8 @@ enum status trainer_read_reports(struct trainer *trainer, bool wait);
 /* Starts or stops the clock of step_ms. Stopping waits for the device. */
 enum status trainer_time(struct trainer *trainer, bool on);
 
-/* Returns STATUS_OK if the host has room for the batches of a validation, by --data-budget: to be known
- * before the first step, not after the last. */
+/* Returns STATUS_OK if --data-budget has room for the batches of a validation. Call before the first step, so
+ * that a training does not fail after the last. */
 enum status trainer_check_validation(struct trainer *trainer);
 
 /* Validates with the current weights. Waits for the device. When a signal has asked for the end, *evaluation
@@ -178,8 +178,8 @@ enum status trainer_evaluate(struct trainer *trainer, struct trainer_evaluation 
 /* The same as a part of the training: prints the result, and keeps the best checkpoint for --save-best. */
 enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation *evaluation);
 
-/* Finds out whether a batch fits: reopens the trainer and does, `rounds` times and in a few steps,
- * everything that a training does with device memory. Returns STATUS_NO_MEMORY without a message.
+/* Tests whether a batch fits: reopens the trainer and runs `rounds` times a few steps with everything that
+ * takes device memory in a training. Returns STATUS_NO_MEMORY, without a message, if it does not fit.
  * Afterwards only another trial or trainer_close is valid. */
 enum status trainer_try_batch(struct trainer *trainer, uint64_t batch, uint64_t accumulate, int rounds);
 

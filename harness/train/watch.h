@@ -1,6 +1,6 @@
-/* Watches the other processes of an MPI job from a thread of its own, because a rank that was killed makes
- * the streams of the others hang: says so, aborts NCCL, and ends this process if it does not end by itself.
- * Processes on other machines are MPI's to watch, and NCCL's. */
+/* Watches the other processes of an MPI job from a thread of its own, because the streams of the others hang
+ * when a rank is killed. Then prints a message, aborts NCCL, and ends this process if it does not end by
+ * itself. MPI and NCCL watch the processes on other machines. */
 #ifndef HARNESS_WATCH_H
 #define HARNESS_WATCH_H
 
@@ -17,7 +17,7 @@ void watch_read_boot(char boot[WATCH_BOOT_BYTES]);
 
 struct watch;
 
-/* Every rank must call this. `nccl` may be NULL. Where the kernel cannot watch processes, MPI alone does. */
+/* Every rank must call this. `nccl` may be NULL. If the kernel cannot watch processes, only MPI does. */
 enum status watch_open(struct watch **out, struct comm *comm, struct nccl_comm *nccl);
 
 /* Call when all ranks have trained to the end, and after a failure. Accepts NULL, as does the next. */
