@@ -1,6 +1,5 @@
-/* arguments: reads the words behind a command by the table of its options, so that parser, help, manual page
- * and completion cannot differ. Owns no lock.
- */
+/* arguments: parses the words after a command with the table of its options, which help, manual page and
+ * completion also use. Owns no lock. */
 #ifndef GPUCAP_ARGUMENTS_H
 #define GPUCAP_ARGUMENTS_H
 
@@ -16,11 +15,11 @@ struct arguments {
     int count;                             /* of operands */
 };
 
-/* Reads the words behind the command, argv[0], by its table, and moves the operands to the front of argv. 0,
- * or CLI_FAILED with a message on stderr. A command with settings gets all words as operands. */
+/* Parses the words after the command, argv[0], and moves the operands to the front of argv. Returns 0, or
+ * CLI_FAILED after a message on stderr. A command with settings gets all words as operands. */
 int arguments_parse(const struct cli_command *command, int argc, char **argv, struct arguments *arguments);
 
-/* The value of an option, NULL if it was not given. The command has such an option. */
+/* Returns the value of an option, or NULL if it was not given. The command must have this option. */
 const char *arguments_value(const struct arguments *arguments, const char *option);
 
 #endif

@@ -1,7 +1,6 @@
-/* cards: what NVML says about the cards of this machine. NVML needs no context, so asking costs no device
- * memory. It is loaded at run time; a machine without it, or a card that it does not know, has no facts, and
- * callers show none. Owns no lock.
- */
+/* cards: NVML's facts about the cards of this machine. NVML needs no context, so asking costs no device
+ * memory. It is loaded at run time. Without it, or for a card that it does not know, there are no facts, and
+ * callers show none. Owns no lock. */
 #ifndef GPUCAP_CARDS_H
 #define GPUCAP_CARDS_H
 
@@ -21,17 +20,17 @@ struct cards_facts {
     uint64_t total, free;
 };
 
-/* Loads NVML from folder, or as any program would when folder is NULL. NULL if there is none. */
+/* Loads NVML from the folder, or as any program would if that is NULL. Returns NULL if there is none. */
 struct cards *cards_open(const char *folder);
 void cards_close(struct cards *cards);
 
 /* Fills facts for a card; facts->known is false if `cards` is NULL or does not know the UUID. */
 void cards_read(const struct cards *cards, const char *uuid, struct cards_facts *facts);
 
-/* Calls visit(uuid, argument) for every card that NVML lists, MIG slices apart. */
+/* Calls visit(uuid, argument) for every card that NVML lists, and for each MIG slice. */
 void cards_each(const struct cards *cards, void (*visit)(const char *uuid, void *argument), void *argument);
 
-/* Lists the processes that compute on a card. Returns how many, or -1 if NVML does not tell. */
+/* Lists the processes that compute on a card. Returns their number, or -1 if NVML does not report them. */
 struct cards_process {
     pid_t pid;
     uint64_t used; /* UINT64_MAX: not known */
@@ -41,7 +40,7 @@ int cards_processes(const struct cards *cards, const char *uuid, struct cards_pr
 /* Writes the driver's release, such as 580.159.03; "" if it is unknown. */
 void cards_release(const struct cards *cards, char *release, size_t size);
 
-/* Opens a library of the driver from folder, or as any program would when folder is NULL. */
+/* Opens a library of the driver from the folder, or as any program would if that is NULL. */
 void *cards_load(const char *folder, const char *name);
 
 /* One function to find in a library. */
@@ -50,7 +49,7 @@ struct cards_lookup {
     const char *fallback; /* an older name of the same function; NULL: none */
     void *target;         /* the function pointer to fill */
 };
-/* Fills every function pointer; returns the name that is missing, or NULL. */
+/* Fills every function pointer. Returns the first missing name, or NULL. */
 const char *cards_resolve(void *library, const struct cards_lookup *lookups, size_t count);
 
 #endif

@@ -1,7 +1,6 @@
-/* cli: what the commands of gpucap share: the table of commands, exit statuses, complaints.
+/* cli: shared by the commands of gpucap: the table of commands, exit statuses, error messages.
  *
- * stdout carries only what the user asked to see; everything else goes to stderr. Owns no lock.
- */
+ * Only the requested output goes to stdout; everything else goes to stderr. Owns no lock. */
 #ifndef GPUCAP_CLI_H
 #define GPUCAP_CLI_H
 
@@ -10,9 +9,9 @@
 
 /* As env(1) and nohup(1) do. */
 enum {
-    CLI_UNDONE = 1,           /* the command ran, but what it was asked for is not there or was not done */
+    CLI_UNDONE = 1,           /* the command ran, but did not find or could not do what the user requested */
     CLI_FAILED = 125,         /* gpucap itself: bad option, bad value, library not found */
-    CLI_CANNOT_EXECUTE = 126, /* the program is there but cannot be run */
+    CLI_CANNOT_EXECUTE = 126, /* the program exists but cannot be executed */
     CLI_NOT_FOUND = 127,      /* there is no such program */
 };
 
@@ -20,12 +19,12 @@ struct arguments;
 
 struct cli_option {
     const char *name;  /* without dashes */
-    const char *value; /* what the value is called, such as SIZE; NULL: the option takes none */
+    const char *value; /* name of the value, such as SIZE; NULL: the option takes none */
     bool optional;     /* the value may be left out */
     const char *help;
 };
 
-/* What the words behind a command's options are; for completion. */
+/* The kind of a command's operands; for completion. */
 enum cli_operands {
     CLI_NOTHING,
     CLI_PROGRAM,
@@ -45,7 +44,7 @@ struct cli_command {
     const char *details;              /* a paragraph for `gpucap help COMMAND` and the manual page; or NULL */
     const struct cli_option *options; /* ended by an entry without a name; or NULL */
     enum cli_operands operands;
-    bool settings; /* takes every option of the library as well, and reads its words itself */
+    bool settings; /* also takes every option of the library, and parses its words itself */
     int (*run)(const struct arguments *arguments); /* returns the exit status */
 };
 
@@ -69,21 +68,22 @@ int cmd_help(const struct arguments *arguments);
 int cmd_man(const struct arguments *arguments);
 int cmd_version(const struct arguments *arguments);
 
-/* Prints the help of a command. 0, or CLI_FAILED after a message: there is no such command. */
+/* Prints the help of a command. Returns 0, or CLI_FAILED after a message if there is no such command. */
 int cli_help(const char *command);
 
-/* "gpucap: ..." on stderr; returns CLI_FAILED. */
+/* Prints "gpucap: ..." on stderr. Returns CLI_FAILED. */
 int cli_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The candidate that a mistyped word most likely meant; NULL when none is near. */
+/* Returns the candidate nearest to a mistyped word, or NULL if none is near. */
 const char *cli_suggest(const char *word, const char *const *candidates, size_t count);
 
-/* "gpucap WHERE: unknown WHAT 'word' (did you mean ...?)" on stderr, or the candidates if they are few;
- * returns CLI_FAILED. */
+/* Prints "gpucap WHERE: unknown WHAT 'word' (did you mean ...?)" on stderr, or the candidates if they are
+ * few. Returns CLI_FAILED. */
 int cli_unknown(const char *where, const char *what, const char *word, const char *const *candidates,
                 size_t count);
 
-/* --sim[=SPEC]: checks the specification and sets GPUCAP_SIM. 0 or CLI_FAILED, with the folder in path. */
+/* --sim[=SPEC]: checks the specification and sets GPUCAP_SIM. Returns 0 with the folder in `path`, or
+ * CLI_FAILED. */
 int cli_use_sim(const char *where, const char *spec, char *path, size_t size);
 
 #endif

@@ -1,8 +1,7 @@
 /* elfscan: the dynamic symbols that a shared library defines, read from the file without loading it.
  *
- * Loading would run the library's constructors in this process. The file may be anything, also hostile: every
- * offset is checked against the file's size before it is followed. Owns no lock.
- */
+ * Loading would run the library's constructors in this process. The file is untrusted: every offset is
+ * checked against the file's size before it is followed. Owns no lock. */
 #ifndef GPUCAP_ELFSCAN_H
 #define GPUCAP_ELFSCAN_H
 
@@ -21,15 +20,16 @@ struct elfscan {
 /* Called for each defined symbol that other objects can see. Return false to stop. */
 typedef bool elfscan_visit(const char *name, void *arg);
 
-/* 0, or a negative errno; -ENOEXEC when the file is no 64-bit shared object of this byte order. */
+/* Returns 0 or a negative errno; -ENOEXEC if the file is not a 64-bit shared object of this byte order. */
 int elfscan_open(struct elfscan *scan, const char *path);
-/* The same over bytes in memory, which must outlive the scan; elfscan_close is not needed. */
+/* The same for bytes in memory, which must outlive the scan; elfscan_close is not needed. */
 int elfscan_parse(struct elfscan *scan, const void *bytes, size_t count);
 void elfscan_close(struct elfscan *scan);
 
 void elfscan_defined(const struct elfscan *scan, elfscan_visit *visit, void *arg);
 bool elfscan_defines(const struct elfscan *scan, const char *name);
-/* The text that a data symbol holds; false when there is no such symbol, no text, or size is too small. */
+/* Copies the text that a data symbol holds. Returns false if there is no such symbol, it holds no text, or
+ * `size` is too small. */
 bool elfscan_read_string(const struct elfscan *scan, const char *name, char *text, size_t size);
 
 #endif

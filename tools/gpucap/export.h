@@ -1,6 +1,5 @@
-/* export: recordings for other programs to read: `gpucap export`. Each function writes the whole output and
- * returns false without memory; whether it could be written, ferror() knows. Owns no lock.
- */
+/* export: writes recordings for other programs: `gpucap export`. Each function writes the whole output and
+ * returns false without memory; check ferror() for write errors. Owns no lock. */
 #ifndef GPUCAP_EXPORT_H
 #define GPUCAP_EXPORT_H
 
@@ -8,15 +7,15 @@
 
 #include <stdio.h>
 
-/* A trace of TrackEvent packets for ui.perfetto.dev: a counter per owner and tag, what is in use and the
- * limit; refusals and loans as instants, waits as slices. */
+/* A trace of TrackEvent packets for ui.perfetto.dev: a counter per owner and tag, for the bytes in use and
+ * for the limit; refusals and loans as instants, waits as slices. */
 bool export_perfetto(FILE *out, const struct recording_set *set);
 
-/* What torch.cuda.memory._snapshot() gives, pickled with protocol 4, for pytorch.org/memory_viz. Of one
- * recording. */
+/* The same data as torch.cuda.memory._snapshot(), pickled with protocol 4, for pytorch.org/memory_viz. Only
+ * one recording. */
 bool export_pytorch(FILE *out, const struct recording_set *set);
 
-/* A line per event, with what is live and in use after it. */
+/* A line per event, with the bytes live and in use after it. */
 bool export_csv(FILE *out, const struct recording_set *set);
 
 /* A picture: memory over time, a panel per process and device. */

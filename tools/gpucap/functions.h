@@ -1,7 +1,6 @@
-/* functions: the names of the functions in an ELF file, by where they lie in the file. For call stacks of
- * recordings, whose modules may be any file, also hostile ones: every offset is checked against the file's
- * size before it is followed. Owns no lock.
- */
+/* functions: the names of the functions in an ELF file, by their place in the file, for call stacks of
+ * recordings. The file is untrusted: every offset is checked against the file's size before it is followed.
+ * Owns no lock. */
 #ifndef GPUCAP_FUNCTIONS_H
 #define GPUCAP_FUNCTIONS_H
 
@@ -26,15 +25,15 @@ struct functions {
     unsigned load_count;
 };
 
-/* False if the file cannot be read, is no 64-bit ELF file of this byte order, has no names of functions, or
- * was changed after `until_ns` (of the time of day): then it is not what was recorded. */
+/* Returns false if the file cannot be read, is not a 64-bit ELF file of this byte order, has no names of
+ * functions, or was changed after `until_ns` (time of day): then it is not the recorded file. */
 bool functions_open(struct functions *functions, const char *path, uint64_t until_ns);
-/* The same over bytes in memory, which must outlive it. */
+/* The same for bytes in memory, which must outlive it. */
 bool functions_parse(struct functions *functions, const void *bytes, size_t count);
 void functions_close(struct functions *functions);
 
 #define FUNCTIONS_NAME 128
-/* Writes the name of the function that has this place in the file. False if there is none. */
+/* Writes the name of the function at this place in the file. Returns false if there is none. */
 bool functions_find(const struct functions *functions, uint64_t offset, char name[FUNCTIONS_NAME]);
 
 #endif

@@ -5,17 +5,17 @@
 
 #include <stdio.h>
 
-/* The head of the page, and its NAME: "gpucap", "a cap". */
+/* Writes the head of the page and its NAME section: "gpucap", "a cap". */
 void manual_open(FILE *out, const char *program, const char *summary);
 
-/* The next section: "OPTIONS". */
+/* Begins the next section: "OPTIONS". */
 void manual_section(FILE *out, const char *title);
 
-/* Text as it is, whatever is in it; the caller ends the line. */
+/* Writes text with special characters escaped. The caller ends the line. */
 void manual_text(FILE *out, const char *text);
 
-/* The tag of one option; form is its value, NULL for none. What manual_text writes after it is what it does.
- */
+/* Writes the tag of one option; `form` is its value, NULL for none. Write its description next, by
+ * manual_text. */
 void manual_option(FILE *out, const char *name, const char *form);
 
 /* ---- for --help, in lines of at most 80 columns ---- */
@@ -24,8 +24,8 @@ void manual_option(FILE *out, const char *name, const char *form);
  * with `indent` spaces. Ends the last line. A newline in the text ends a line too. */
 void manual_wrapped(FILE *out, int column, int indent, const char *text);
 
-/* One option. What it does begins at column `indent`, on a line of its own if the option is too long, and
- * ends with its default in brackets; NULL: none. */
+/* Writes one option. Its description begins at column `indent`, on a line of its own if the option is too
+ * long, and ends with the default in brackets; NULL: none. */
 void manual_help(FILE *out, const char *name, const char *form, int indent, const char *text,
                  const char *initial);
 

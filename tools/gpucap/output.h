@@ -1,18 +1,18 @@
-/* output: a file that a command writes whole or not at all. Owns no lock. */
+/* output: an output file that is either complete or removed. Owns no lock. */
 #ifndef GPUCAP_OUTPUT_H
 #define GPUCAP_OUTPUT_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* NULL after a message. Without a path, or with "-": stdout. */
+/* Opens the file; without a path, or with "-", stdout. Returns NULL after a message. */
 FILE *output_open(const char *command, const char *path);
 
-/* Returns true after a message if the path names one of the files that the command reads: it would be lost.
+/* Returns true after a message if the path names one of the command's input files, which it would overwrite.
  */
 bool output_is_input(const char *command, const char *path, char *const *inputs, int count);
 
-/* Ends what output_open() began. With `good` false, or when not all could be written, a file is removed. 0,
+/* Closes the file of output_open(). If `good` is false, or not all could be written, removes it. Returns 0,
  * or CLI_FAILED after a message. */
 int output_close(const char *command, const char *path, FILE *out, bool good);
 

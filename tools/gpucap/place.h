@@ -1,8 +1,7 @@
-/* place: where the files that belong to this executable are: the preload library and the simulated GPU.
+/* place: finds the files that belong to this executable: the preload library and the simulated GPU.
  *
  * Looks beside the executable (a build folder) and under ../lib (an installation). Must never search the
- * current directory or any path of the environment but GPUCAP_LIB. Owns no lock.
- */
+ * current directory or any path from the environment except GPUCAP_LIB. Owns no lock. */
 #ifndef GPUCAP_PLACE_H
 #define GPUCAP_PLACE_H
 
@@ -11,11 +10,11 @@
 #define PLACE_LIBRARY_NAME "libgpucap.so"
 #define PLACE_LIBRARY_ENV  "GPUCAP_LIB"
 
-/* The absolute path of libgpucap.so. 0, or a negative errno (-ENOENT: nowhere). */
+/* Finds the absolute path of libgpucap.so. Returns 0, or a negative errno (-ENOENT: not found). */
 int place_library(char *path, size_t size);
-/* The same for another shared object of gpucap's, named `name`. */
+/* The same for another shared object of gpucap, named `name`. */
 int place_part(const char *name, char *path, size_t size);
-/* The absolute path of the folder with the simulated libcuda.so.1. 0, or a negative errno. */
+/* Finds the absolute path of the folder with the simulated libcuda.so.1. Returns 0 or a negative errno. */
 int place_sim(char *path, size_t size);
 
 #endif

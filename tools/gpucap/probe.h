@@ -1,8 +1,7 @@
-/* probe: what the CUDA driver and NVML say about themselves and the devices, for `gpucap doctor`.
+/* probe: asks the CUDA driver and NVML about themselves and the devices, for `gpucap doctor`.
  *
- * Creates no context, which would take half a gigabyte of each card; free memory comes from NVML. What a
- * library lacks is reported as missing. Owns no lock.
- */
+ * Creates no context, which would take half a gigabyte of each card; free memory comes from NVML. Functions
+ * that a library lacks are reported as missing. Owns no lock. */
 #ifndef GPUCAP_PROBE_H
 #define GPUCAP_PROBE_H
 
@@ -24,16 +23,16 @@ struct probe_device {
 
 struct probe {
     bool found;          /* the library could be loaded */
-    char error[256];     /* why not, or what the driver answered */
+    char error[256];     /* why not, or the driver's answer */
     char path[PATH_MAX]; /* the file that was loaded */
     char release[96];    /* "580.159.03", from NVML; empty when unknown */
-    int cuda_version;    /* 13000: the newest CUDA that this driver speaks */
+    int cuda_version;    /* 13000: the newest CUDA version of this driver */
     bool usable;         /* cuInit succeeded */
     int device_count;
     struct probe_device devices[PROBE_DEVICES_MAX];
 };
 
-/* Loads the driver from folder, or as any program would when folder is NULL, and asks it. */
+/* Loads the driver from the folder, or as any program would if that is NULL, and asks it. */
 void probe_driver(struct probe *probe, const char *folder);
 
 #endif

@@ -1,15 +1,15 @@
-/* ps: what the forms of `gpucap ps` share: table and JSON, which are parts of their own (parts.h), and
- * Prometheus' text. */
+/* ps: shared by the output formats of `gpucap ps`: table and JSON, which are parts (parts.h), and Prometheus'
+ * text. */
 #ifndef GPUCAP_PS_H
 #define GPUCAP_PS_H
 
 #include "tools/gpucap/ledgers.h"
 
-/* Writes Prometheus' text to stdout; returns an exit status. */
+/* Writes Prometheus' text to stdout. Returns an exit status. */
 int ps_prometheus(struct ledgers *ledgers);
 
-/* Writes who within a process holds its memory, with `exact` to the byte; the word is its id. Returns an exit
- * status. */
+/* Writes the owners of the memory of the process with the id `word`, with `exact` to the byte. Returns an
+ * exit status. */
 int ps_owners(struct ledgers *ledgers, const char *word, bool exact);
 
 /* One line of a process's answer. */
@@ -18,11 +18,11 @@ struct ps_owner {
     uint64_t bytes, blocks;
     char kind[16], owner[64], tag[32]; /* free of control characters */
 };
-/* Reads the answer, largest first on each device. What is not a line of an answer is left out. Returns how
- * many rows there are, at most `room`. */
+/* Parses the answer, largest first on each device, and skips other lines. Returns the number of rows, at most
+ * `room`. */
 size_t ps_owners_read(const char *answer, struct ps_owner *rows, size_t room);
 
-/* Writes what a process is doing, such as "waiting for 512 MiB, lent 0.8 GiB"; "" if nothing is to be said.
+/* Writes the state of a process, such as "waiting for 512 MiB, lent 0.8 GiB"; "" if there is none to report.
  */
 #define PS_STATE 80
 void ps_state(const struct ledger_entry *entry, char state[PS_STATE]);
@@ -31,14 +31,14 @@ void ps_state(const struct ledger_entry *entry, char state[PS_STATE]);
 #define PS_FIGURES 128
 void ps_figures(const struct ledgers_card *card, char figures[PS_FIGURES]);
 
-/* Returns what other jobs leave free for the job of this process now. */
+/* Returns the bytes that other jobs leave free for the job of this process now. */
 uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *entry);
 
-/* Returns what is left free now for jobs other than that of this process. */
+/* Returns the bytes that are left free now for jobs other than that of this process. */
 uint64_t ps_kept_for_others(const struct ledgers_card *card, const struct ledger_entry *entry);
 
 /* Writes min and high of the job of a card's process, such as "train-a: min 4.0 GiB (1.2 GiB kept free), high
- * 6.0 GiB", or of the process itself if it has no job; max as well where processes have limits of their own.
+ * 6.0 GiB", or of the process itself if it has no job; also max if processes have limits of their own.
  * Returns false, with "", if there is nothing to write or the process before is of the same job. */
 #define PS_BOUNDS 192
 bool ps_bounds(const struct ledgers_card *card, int row, char bounds[PS_BOUNDS]);

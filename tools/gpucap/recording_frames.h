@@ -1,7 +1,6 @@
-/* recording_frames: return addresses of a recording's call stacks in words: "take_block (train)", or
- * "libcudnn_ops.so.9+0x1234" where the file is not here any more, was changed since, or has no names of
- * functions. Owns no lock.
- */
+/* recording_frames: resolves the return addresses of a recording's call stacks: "take_block (train)", or
+ * "libcudnn_ops.so.9+0x1234" if the file does not exist here, was changed since, or has no function names.
+ * Owns no lock. */
 #ifndef GPUCAP_RECORDING_FRAMES_H
 #define GPUCAP_RECORDING_FRAMES_H
 
@@ -19,7 +18,7 @@ struct frames_module {
 struct frames_file {
     const char *path;
     bool looked;
-    struct functions functions; /* nothing in it: there are no names */
+    struct functions functions; /* empty: there are no names */
 };
 
 struct frames {
@@ -30,17 +29,18 @@ struct frames {
     uint64_t recorded_ns; /* time of day */
 };
 
-/* False without memory. The recording must outlive the frames. */
+/* Returns false without memory. The recording must outlive the frames. */
 bool frames_open(struct frames *frames, const struct recording *recording);
 void frames_close(struct frames *frames);
 
-/* Returns text. Reads the file of a module when it is first asked for. */
+/* Returns text. Reads the file of a module on its first use. */
 const char *frames_text(struct frames *frames, uint64_t address, char text[FRAMES_TEXT]);
 
-/* The path of the module that has the address; "" if none has. */
+/* Returns the path of the module that contains the address; "" if none does. */
 const char *frames_path(const struct frames *frames, uint64_t address);
 
-/* True for frames of the CUDA runtime, the driver and gpucap itself: who asked stands behind them. */
+/* Returns true for frames of the CUDA runtime, the driver and gpucap itself: their caller made the request.
+ */
 bool frames_is_runtime(const char *text);
 
 #endif

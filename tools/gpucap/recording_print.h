@@ -4,10 +4,10 @@
 
 #include "tools/gpucap/recording_words.h"
 
-/* "  label        first 3.05 GiB | second 767 MiB", on as many lines as it needs. */
+/* Prints "  label        first 3.05 GiB | second 767 MiB", on as many lines as it needs. */
 void recording_print_holders(const char *label, const struct recording_holder *holders, int count);
 
-/* As much of a sentence with a list as fits into `width`, up to a comma, and the end of the line. */
+/* Prints as much of a sentence with a list as fits into `width`, up to a comma, and ends the line. */
 void recording_print_cut(char *sentence, int width);
 
 #endif

@@ -1,11 +1,10 @@
-/* snapshot: a timeline as PyTorch's viewer wants it: every block has a place, and lies in a segment at every
- * moment. Pure: computed once from the timeline, no locks.
+/* snapshot: a timeline in the form of PyTorch's viewer, in which every block has a place and lies in a
+ * segment at every moment. Pure: computed once from the timeline, no locks.
  *
- * Items are the blocks, and beside them what contexts hold for themselves and what the driver counts beyond:
- * so the viewer's sum is what was in use, without what idled. Handles and such figures have no addresses;
- * they get places of their own above all others. A segment is a run of places without a gap of more than
- * SNAPSHOT_GAP, from the first item in it to the end of the last; so idle memory of a pool is part of it.
- */
+ * Items are the blocks, the memory of the contexts themselves, and what the driver counts beyond these. So
+ * the viewer's sum is the memory in use without idle memory. Handles and such figures have no addresses; they
+ * get places above all others. A segment is a run of places without a gap of more than SNAPSHOT_GAP, from the
+ * first item in it to the end of the last; so idle memory of a pool is part of it. */
 #ifndef GPUCAP_SNAPSHOT_H
 #define GPUCAP_SNAPSHOT_H
 
@@ -17,9 +16,9 @@
 struct snapshot_item {
     uint64_t place, bytes; /* 0 bytes: does not appear */
     uint64_t stream;
-    const char *figure; /* what it is if it is no block, else NULL */
+    const char *figure; /* its description if it is not a block, else NULL */
     uint32_t stack;
-    uint32_t first, last; /* moves; last is SNAPSHOT_NONE if it is there at the end */
+    uint32_t first, last; /* moves; last is SNAPSHOT_NONE if it is live at the end */
     uint16_t owner, tag;
     uint8_t kind;
 };
@@ -34,7 +33,7 @@ struct snapshot_move {
 struct snapshot_segment {
     uint64_t from, to;
     uint32_t first, count; /* items, in `order` */
-    bool stays;            /* something in it is there at the end */
+    bool stays;            /* an item in it is live at the end */
 };
 
 struct snapshot {
@@ -46,7 +45,7 @@ struct snapshot {
     uint32_t item_count, move_count, segment_count, order_count;
 };
 
-/* False without memory; then nothing has to be closed. The timeline must outlive the snapshot. */
+/* Returns false without memory; then the caller need not close it. The timeline must outlive the snapshot. */
 bool snapshot_open(struct snapshot *snapshot, const struct timeline *timeline);
 void snapshot_close(struct snapshot *snapshot);
 

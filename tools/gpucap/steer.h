@@ -1,6 +1,5 @@
-/* steer: changes limits and gives idle memory back, for `gpucap set`, `gpucap trim` and `gpucap top`. Says
- * what it did on the stream that it is given. Owns no lock.
- */
+/* steer: changes limits and gives idle memory back, for `gpucap set`, `gpucap trim` and `gpucap top`. Reports
+ * what it did on the given stream. Owns no lock. */
 #ifndef GPUCAP_STEER_H
 #define GPUCAP_STEER_H
 
@@ -9,17 +8,17 @@
 
 #include <stdio.h>
 
-#define STEER_TRIM_MS 5000 /* gpucap measured about 10 ms per GiB; the largest cards have below 300 GiB */
+#define STEER_TRIM_MS 5000 /* measured: about 10 ms per GiB; the largest cards have less than 300 GiB */
 
 struct steer_max {
     enum ledger_limit limit; /* which one is set */
     bool none;               /* no limit */
     struct size_value size;
-    struct rules ceiling; /* the administrator's, which no limit may pass */
+    struct rules ceiling; /* the administrator's, which no limit may exceed */
 };
 
-/* Reads "12G", "50%" or "none" for a limit, and the administrator's ceiling. Returns NULL, or what is wrong
- * with the text. */
+/* Reads "12G", "50%" or "none" for a limit, and the administrator's ceiling. Returns NULL, or the error in
+ * the text. */
 const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max);
 /* Returns the administrator's ceiling for a card. */
 uint64_t steer_ceiling(const struct ledgers_card *card, const struct steer_max *max);
@@ -27,14 +26,16 @@ uint64_t steer_ceiling(const struct ledgers_card *card, const struct steer_max *
 const char *steer_name(enum ledger_limit limit);
 
 /* Sets the limit of the chosen processes' jobs, on each card where such a process is. Reads the ledgers
- * again. 0, or CLI_UNDONE if anything was not done. `out` gets what was changed, `err` what was not and why.
- */
+ * again. Returns 0, or CLI_UNDONE if anything was not done. Prints changes to `out`, and failures with their
+ * reasons to `err`. */
 int steer_set(struct ledgers *ledgers, const struct steer_max *max, FILE *out, FILE *err);
 
-/* Makes the job `name`, which has no process yet, on every card, with this limit. Returns as steer_set. */
+/* Makes the job `name`, which has no process yet, on every card, with this limit. Returns the same as
+ * steer_set. */
 int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max *max, FILE *out, FILE *err);
 
-/* Makes the chosen processes give idle memory back. Returns as steer_set. `brief`: prints only one line. */
+/* Makes the chosen processes give idle memory back. Returns the same as steer_set. `brief`: prints only one
+ * line. */
 int steer_trim(struct ledgers *ledgers, bool brief, FILE *out);
 
 #endif

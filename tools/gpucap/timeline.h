@@ -1,17 +1,15 @@
-/* timeline: what a recording says of one device: its blocks, and step by step what was live, idle and
- * allowed. Pure: computed once from the events, no state beside the timeline, no locks.
+/* timeline: a recording's contents for one device: its blocks, and step by step the live and idle bytes and
+ * the limit. Pure: computed once from the events, no other state, no locks.
  *
- * Bytes in use are the sum of: live blocks (each with owner, tag and kind), what contexts hold for
- * themselves, what idles in gpucap's pools and in the driver's own, and what the driver counts beyond that
- * (unnamed).
- */
+ * Bytes in use are the sum of live blocks (each with owner, tag and kind), the contexts' own memory, idle
+ * memory in gpucap's pools and in the driver's, and what the driver counts beyond these (unnamed). */
 #ifndef GPUCAP_TIMELINE_H
 #define GPUCAP_TIMELINE_H
 
 #include "tools/gpucap/recording_read.h"
 
 #define TIMELINE_NEVER UINT64_MAX /* end_ns of a block that was never freed */
-#define TIMELINE_NO    UINT64_MAX /* limit that is none */
+#define TIMELINE_NO    UINT64_MAX /* no limit */
 
 struct timeline_block {
     uint64_t start_ns, end_ns;
@@ -41,7 +39,7 @@ struct timeline_step {
 };
 
 struct timeline_state {
-    uint64_t live;      /* in blocks, without what was imported from other processes */
+    uint64_t live;      /* in blocks, except imported ones */
     uint64_t pool_live; /* the part of it that lies in gpucap's pools */
     uint64_t held;      /* by gpucap's pools */
     uint64_t context, unnamed;
@@ -59,18 +57,19 @@ struct timeline {
     size_t step_count, step_room;
     const struct recording_event **marks; /* refusals, waits, loans, stitches: in order of time */
     size_t mark_count, mark_room;
-    uint64_t end_ns;  /* the last event of the recording */
-    size_t peak;      /* number of steps until the most was in use; of equal ones, until the most was live */
-    size_t live_peak; /* the same for what was live */
+    uint64_t end_ns;    /* the last event of the recording */
+    size_t peak;        /* number of steps until most was in use; among equal ones, until most was live */
+    size_t live_peak;   /* the same for what was live */
     uint64_t unmatched; /* releases of blocks that were allocated before the recording began */
-    bool measured;      /* the driver's figure for the process is known: NVML told it */
-    uint64_t lost;      /* blocks whose release the recording does not have */
+    bool measured;      /* the driver's figure for the process is known, from NVML */
+    uint64_t lost;      /* blocks whose release is missing */
 };
 
-/* Devices of the events, ascending; returns their number, at most `room`. */
+/* Writes the devices of the events, ascending. Returns their number, at most `room`. */
 size_t timeline_devices(const struct recording *recording, uint16_t *devices, size_t room);
 
-/* False without memory; then nothing has to be closed. The recording must outlive the timeline. */
+/* Returns false without memory; then the caller need not close it. The recording must outlive the timeline.
+ */
 bool timeline_open(struct timeline *timeline, const struct recording *recording, uint16_t device);
 void timeline_close(struct timeline *timeline);
 
@@ -79,15 +78,15 @@ void timeline_close(struct timeline *timeline);
 void timeline_advance(struct timeline_state *state, const struct timeline *timeline,
                       const struct timeline_step *step);
 
-/* The state after `steps` steps. */
+/* Returns the state after `steps` steps. */
 struct timeline_state timeline_state_after(const struct timeline *timeline, size_t steps);
 
-/* The number of steps that happened until `time_ns`, inclusive. */
+/* Returns the number of steps up to `time_ns`, inclusive. */
 size_t timeline_steps_until(const struct timeline *timeline, uint64_t time_ns);
 
 uint64_t timeline_idle(const struct timeline_state *state);  /* in gpucap's pools */
 uint64_t timeline_named(const struct timeline_state *state); /* live, contexts and unnamed */
-uint64_t timeline_used(const struct timeline_state *state);  /* the same and all that idles */
+uint64_t timeline_used(const struct timeline_state *state);  /* the same and all idle memory */
 
 /* ---- who holds it ---- */
 
@@ -99,18 +98,19 @@ struct timeline_share {
     uint64_t bytes;
 };
 
-/* Live bytes after `steps` steps, largest first. Returns the number of shares, written to a new array in
- * *shares, which the caller frees; 0 also without memory. */
+/* Computes the live bytes after `steps` steps, largest first. Returns the number of shares, written to a new
+ * array in *shares, which the caller frees; 0 also without memory. */
 size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timeline_by by,
                        struct timeline_share **shares);
 
-/* Indices of the blocks that are live after `steps` steps, largest first, as timeline_shares(). */
+/* Finds the blocks that are live after `steps` steps, largest first; returns their indices as
+ * timeline_shares() does. */
 size_t timeline_live_blocks(const struct timeline *timeline, size_t steps, uint32_t **indices);
 
-/* "cuDNN", "activations", "cudaMallocAsync"; for id 0 "program" or "no tag". */
+/* Returns "cuDNN", "activations", "cudaMallocAsync"; for id 0 "program" or "no tag". */
 const char *timeline_name(const struct recording *recording, enum timeline_by by, uint16_t id);
 
-/* By tag if the program sets tags for most of what is live then, else by owner. */
+/* Returns TIMELINE_BY_TAG if most live bytes have tags then, else TIMELINE_BY_OWNER. */
 enum timeline_by timeline_best_by(const struct timeline *timeline, size_t steps);
 
 #endif

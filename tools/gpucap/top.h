@@ -1,5 +1,5 @@
-/* top: the parts of `gpucap top`: rows and their order, the last minute of each process, and the screen.
- * Nothing here talks to the ledger; cmd_top.c does. Owns no lock. */
+/* top: the parts of `gpucap top`: rows and their order, the last minute of each process, and the screen. Does
+ * not access the ledger; cmd_top.c does. Owns no lock. */
 #ifndef GPUCAP_TOP_H
 #define GPUCAP_TOP_H
 
@@ -16,7 +16,7 @@ enum top_order { TOP_BY_USED, TOP_BY_IDLE, TOP_BY_PEAK, TOP_BY_PID, TOP_BY_JOB, 
 /* A line of the table: a process on a card, or a job on a card. */
 struct top_row {
     const struct ledgers_card *card;
-    const struct ledgers_process *process; /* the first one, of a job */
+    const struct ledgers_process *process; /* the first process, of a job */
     int members;
     uint64_t used, idle, peak, limit;
     uint64_t past[TOP_SAMPLES]; /* `used`, the newest last */
@@ -33,23 +33,23 @@ struct top {
     struct ledger_entry entry;
     enum top_order order;
     bool by_job, help, colour, blocks; /* blocks: the terminal has the letters of a sparkline */
-    char status[TOP_STATUS];           /* what the last key did; "": nothing */
+    char status[TOP_STATUS];           /* result of the last key; "": none */
     char prompt[TOP_STATUS];           /* a question to the user; "": none */
 };
 
-/* Writes down what each process uses now, and forgets those that are gone. False: no memory. */
+/* Notes the present use of each process, and removes ended ones. Returns false without memory. */
 bool top_history_add(struct top_history **history, const struct ledgers *ledgers);
 void top_history_free(struct top_history *history);
 
-/* Makes the rows anew and keeps the selection on the same process or job. False: no memory. */
+/* Rebuilds the rows and keeps the selection on the same process or job. Returns false without memory. */
 bool top_rows(struct top *top);
-/* Selects a row, or the nearest one that there is. */
+/* Selects a row, or the nearest existing one. */
 void top_select(struct top *top, int row);
 const char *top_order_name(enum top_order order);
 
 /* Draws everything on the terminal's screen. */
 void top_draw(struct top *top);
-/* Makes the colours, if the terminal has any. */
+/* Defines the colours, if the terminal has any. */
 void top_draw_init(struct top *top);
 
 #endif

@@ -5,11 +5,11 @@
 
 #include <stdbool.h>
 
-/* True if the word names a file, and is no number of a process. */
+/* Returns true if the word is a file and not a process id. */
 bool why_names_file(const char *word);
 
-/* Explains the last refusal of each process of the recordings; the others are its neighbours. Returns an exit
- * status. */
+/* Explains the last refusal of each process of the recordings; the other processes are its neighbours.
+ * Returns an exit status. */
 int why_files(char **paths, int count);
 
 #endif

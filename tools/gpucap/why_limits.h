@@ -1,15 +1,16 @@
-/* why_limits: which limits of a process a refused request has met, and by how much they are too low for it
- * now. Pure: figures of the ledger in, figures out. Owns no lock. */
+/* why_limits: computes which limits of a process refused a request, and by how much they are too low for it
+ * now, from figures of the ledger. Pure. Owns no lock. */
 #ifndef GPUCAP_WHY_LIMITS_H
 #define GPUCAP_WHY_LIMITS_H
 
 #include "tools/gpucap/ledgers.h"
 
-#define WHY_LIMITS_RESERVE (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
+#define WHY_LIMITS_RESERVE (UINT64_C(64) << 20) /* the library's default reserve for the driver */
 
-/* Returns what counted against the limit: all of the job, or of the process if the limit is its own. */
+/* Returns the bytes that counted against the limit: of the whole job, or of the process if the limit is its
+ * own. */
 uint64_t why_limits_in_use(const struct ledger_refusal *refusal);
-/* Returns true if what is free on the card was kept for other jobs. */
+/* Returns true if the free memory of the card was kept for other jobs. */
 bool why_limits_is_kept(const struct ledger_refusal *refusal);
 /* Returns true if the limit left enough: then the card was full, or memory came free too late. */
 bool why_limits_left_enough(const struct ledger_refusal *refusal);
@@ -23,7 +24,7 @@ uint64_t why_limits_other(const struct ledgers_process *process, const struct le
 
 /* Returns true if `other` is another process of the job. */
 bool why_limits_is_neighbour(const struct ledgers_process *process, const struct ledgers_process *other);
-/* Returns what the job's other processes hold idle. */
+/* Returns the idle bytes of the job's other processes. */
 uint64_t why_limits_idle_of_others(const struct ledgers_card *card, const struct ledgers_process *process);
 
 /* By how much limits are too low for the request, as they are now. */
@@ -34,7 +35,7 @@ struct why_lacks {
 struct why_lacks why_limits_find_lacks(const struct ledgers_card *card, const struct ledgers_process *process,
                                        const struct ledger_refusal *refusal);
 
-/* What limits have to be; 0: they may stay as they are. */
+/* The limits needed; 0: no change is needed. */
 struct why_needs {
     uint64_t max, each, most;
 };

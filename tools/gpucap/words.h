@@ -1,4 +1,4 @@
-/* words: figures as people read them. Pure: no state, no locks, no allocation. */
+/* words: formats figures for people. Pure: no state, no locks, no allocation. */
 #ifndef GPUCAP_WORDS_H
 #define GPUCAP_WORDS_H
 
@@ -14,14 +14,14 @@ const char *words_size(uint64_t bytes, char text[WORDS_TEXT]);
 /* The same in at most six columns, for narrow tables: "5.1G", "147M". */
 const char *words_short(uint64_t bytes, char text[WORDS_TEXT]);
 
-/* Writes a span of time as "0.4 s", "12 s", "1 m 02 s", "3 h 05 m" or "9 d 23 h". Returns text. */
+/* Writes a duration as "0.4 s", "12 s", "1 m 02 s", "3 h 05 m" or "9 d 23 h". Returns text. */
 const char *words_span(uint64_t ms, char text[WORDS_TEXT]);
 
-/* Replaces control characters, those that turn text around, and bytes that are no UTF-8 by question marks:
- * the text comes from other processes and goes to terminals, JSON and Prometheus. */
+/* Replaces control characters, bidirectional controls and bytes that are not UTF-8 by question marks: the
+ * text comes from other processes and goes to terminals, JSON and Prometheus. */
 void words_clean(char *text);
 
-/* The first `most` characters (at most WORDS_CUT_MOST) of UTF-8 text; of a longer one fewer, and "...".
+/* Writes UTF-8 text, cut to `most` characters (at most WORDS_CUT_MOST) including "..." if it is longer.
  * Returns text. */
 #define WORDS_CUT_MOST 100
 #define WORDS_CUT      (4 * WORDS_CUT_MOST + 1)
