@@ -140,8 +140,8 @@ static void check_ledger(const struct device *device)
 {
     if (ledger_is_removed(device->ledger))
         LOG_ERROR_ONCE("the ledger of device %d was removed: programs that start now %s", device->ordinal,
-                       ledger_shares(device->ledger) ? "have the job's max once more; restart the job"
-                                                     : "do not see this one");
+                       ledger_shares(device->ledger) ? "get the job's whole max again; restart the job"
+                                                     : "do not share it with this one");
 }
 
 /* Sleeps until there is a question. Returns false at the end of the process. */

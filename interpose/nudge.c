@@ -110,8 +110,8 @@ static void say(uint64_t bytes)
     char text[SIZE_TEXT];
 
     LOG_ERROR_ONCE(
-        "nudge: another process is short of memory: torch.cuda.empty_cache() was called here, and %s "
-        "came free; this is said once",
+        "nudge: another process needs memory: torch.cuda.empty_cache() was called here and freed %s "
+        "(printed only once)",
         bytes ? size_format(bytes, text) : "nothing");
 }
 

@@ -52,7 +52,7 @@ static CUresult refuse(struct device *device, enum blocks_kind kind, uint64_t by
 CUresult route_refuse_unknown(enum blocks_kind kind)
 {
     LOG_ERROR_ONCE(
-        "the driver does not say which card a request is for: refused, as its limit cannot be held");
+        "the driver does not report the card of a request: refused, because its limit cannot be enforced");
     return native_refusal(kind);
 }
 

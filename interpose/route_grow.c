@@ -444,7 +444,7 @@ static void say_context(const struct device *device, bool shares, uint64_t used)
     const bool of_job = shares && ledger_is_over(device->ledger);
     char bytes[SIZE_TEXT], limit[SIZE_TEXT];
 
-    LOG_ERROR_ONCE("the CUDA context on device %d makes %s use %s, and its limit is %s: raise %s",
+    LOG_ERROR_ONCE("the CUDA context on device %d does not fit: %s would use %s, the limit is %s; raise %s",
                    device->ordinal, of_job ? "this process's job" : "this process",
                    size_format(of_job ? ledger_used(device->ledger) : used, bytes),
                    size_format(of_job ? ledger_max(device->ledger) : device->limit, limit),

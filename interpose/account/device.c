@@ -48,7 +48,7 @@ static int measure_device(void *context, uint64_t *bytes)
         !measure_is_over()) {
         char text[SIZE_TEXT];
 
-        LOG_ERROR_ONCE("NVML does not tell this process's memory (%s); the CUDA context is counted as %s",
+        LOG_ERROR_ONCE("NVML does not report this process's memory (%s); the CUDA context counts as %s",
                        rc == -ESRCH ? "the process is not in its list" : "it is missing or has no figure",
                        size_format(ACCOUNT_CONTEXT_GUESS, text));
     }

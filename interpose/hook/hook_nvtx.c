@@ -31,9 +31,9 @@ static uint16_t tag_of(const char *text)
     const uint16_t tag = text ? tags_of_range(text) : 0;
 
     if (!tag && text && *text)
-        LOG_ERROR_ONCE(
-            "there are more than %d names of NVTX ranges: the range \"%.31s\" and later ones are no tags",
-            TAGS_RANGES, text);
+        LOG_ERROR_ONCE("there are more than %d names of NVTX ranges: the range \"%.31s\" and later ones do "
+                       "not become tags",
+                       TAGS_RANGES, text);
     return tag;
 }
 

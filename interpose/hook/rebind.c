@@ -170,10 +170,9 @@ static void past_us(const char *object)
 static void cannot_bind(const char *object, const char *why)
 {
     if (library_mode() == LIBRARY_ON && library_limited)
-        LOG_ERROR_ONCE(
-            "%s %s and cannot be bound to gpucap: it can exceed the limit; what it takes is counted "
-            "against later requests",
-            object, why);
+        LOG_ERROR_ONCE("%s %s and cannot be bound to gpucap: it can exceed the limit; its memory counts "
+                       "against later requests",
+                       object, why);
     past_us(object);
 }
 

@@ -37,7 +37,7 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
 static void note_damage(struct pool *pool)
 {
     atomic_fetch_add(&pool->small.wrong, 1);
-    LOG_ERROR_ONCE("the heap of small blocks is damaged; what it got wrong is not used again");
+    LOG_ERROR_ONCE("the heap of small blocks is damaged; the affected memory is not reused");
 }
 
 static uint64_t rounded(const struct mark *unit)

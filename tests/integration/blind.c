@@ -67,7 +67,7 @@ static void run(const char *scenario, const struct setting *setting)
 static void every_blindness(const char *scenario)
 {
     static const char *const views[] = {"absent", "no-list", "no-bytes"};
-    struct setting setting = {.line = "gpucap: NVML does not tell"};
+    struct setting setting = {.line = "gpucap: NVML does not report"};
 
     run(scenario, &(struct setting){.native = true});
     run(scenario, &(struct setting){.cap = CAP}); /* with a complete NVML */
@@ -108,7 +108,7 @@ static void test_a_process_among_strangers_is_held_to_the_cap(void)
 {
     struct setting alone = {.nvml = "pids=100000", .container = true};
     struct setting several = {
-        .nvml = "pids=100000,newcomers=2", .container = true, .line = "gpucap: NVML does not tell"};
+        .nvml = "pids=100000,newcomers=2", .container = true, .line = "gpucap: NVML does not report"};
 
     run("async", &alone);
     run("async", &several);
@@ -119,15 +119,15 @@ static void test_a_process_among_strangers_is_held_to_the_cap(void)
 /* NVML also counts as blind if it should list our process and does not. */
 static void test_a_process_that_nvml_does_not_list_still_counts(void)
 {
-    run("async", &(struct setting){.nvml = "pids=100000", .line = "gpucap: NVML does not tell"});
+    run("async", &(struct setting){.nvml = "pids=100000", .line = "gpucap: NVML does not report"});
 }
 
 static void test_another_process_is_not_taken_for_this_one(void)
 {
     run("stranger", &(struct setting){.native = true});
     run("stranger",
-        &(struct setting){.nvml = "pids=100000", .container = true, .line = "gpucap: NVML does not tell"});
-    run("stranger", &(struct setting){.line = "gpucap: NVML does not tell"});
+        &(struct setting){.nvml = "pids=100000", .container = true, .line = "gpucap: NVML does not report"});
+    run("stranger", &(struct setting){.line = "gpucap: NVML does not report"});
 }
 
 static void test_a_rule_that_names_a_slice_holds_for_it(void)
@@ -145,7 +145,7 @@ static void test_nothing_is_granted_on_a_card_that_has_no_name(void)
 
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
         run("unnamed", &(struct setting){.fault = faults[i],
-                                         .line = "gpucap: the driver does not say which card",
+                                         .line = "gpucap: the driver does not report the card",
                                          .must_say = true});
 }
 

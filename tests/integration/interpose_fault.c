@@ -234,7 +234,7 @@ static void test_without_nvml_the_cap_holds_by_the_librarys_own_count(void)
     TEST_ASSERT_TRUE_MESSAGE(atoi(n + 15) >= 21 && atoi(n + 15) <= 23, r.out);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.out, "alloc 2\nfree-all"), r.out);
     TEST_ASSERT_EQUAL_STRING("info 0 free=1344 total=2048\n", strstr(r.out, "failed=0\n") + 9);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "gpucap: NVML does not tell"), r.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "gpucap: NVML does not report"), r.err);
     TEST_ASSERT_EQUAL_PTR_MESSAGE(strchr(r.err, '\n'), strrchr(r.err, '\n'), r.err);
     spawn_result_free(&r);
 }

@@ -73,7 +73,7 @@ static void leave(const char *mode)
         TEST_ASSERT_EQUAL_INT_MESSAGE(5, r.status, r.err);
         TEST_ASSERT_EQUAL_STRING("leaving\n", r.out);
         /* A thread may still query NVML when the driver has shut it down; no other message is allowed. */
-        TEST_ASSERT_TRUE_MESSAGE(!*r.err || strstr(r.err, "gpucap: NVML does not tell") == r.err, r.err);
+        TEST_ASSERT_TRUE_MESSAGE(!*r.err || strstr(r.err, "gpucap: NVML does not report") == r.err, r.err);
         spawn_result_free(&r);
     }
 }

@@ -517,11 +517,11 @@ static void test_the_limit_that_a_context_passes_is_named(void)
     struct spawn_result r = run_command(env, (const char *[]){"--max=1G", "--each=100M", NULL}, "hopeless");
 
     TEST_ASSERT_NOT_NULL_MESSAGE(
-        strstr(r.err, "makes this process use 128M, and its limit is 100M: raise each\n"), r.err);
+        strstr(r.err, "this process would use 128M, the limit is 100M; raise each\n"), r.err);
     spawn_result_free(&r);
     r = run_command(env, (const char *[]){"--max=100M", NULL}, "hopeless");
     TEST_ASSERT_NOT_NULL_MESSAGE(
-        strstr(r.err, "makes this process's job use 128M, and its limit is 100M: raise max\n"), r.err);
+        strstr(r.err, "this process's job would use 128M, the limit is 100M; raise max\n"), r.err);
     spawn_result_free(&r);
     spawn_env_free(env);
 }

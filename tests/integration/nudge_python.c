@@ -54,8 +54,8 @@ static void test_a_nudged_cache_serves_the_other_process_and_the_log_says_so(voi
 
     expect("0", "0", &r);
     TEST_ASSERT_EQUAL_STRING(
-        "gpucap: nudge: another process is short of memory: torch.cuda.empty_cache() was called "
-        "here, and 512M came free; this is said once\n",
+        "gpucap: nudge: another process needs memory: torch.cuda.empty_cache() was called here and "
+        "freed 512M (printed only once)\n",
         r.err);
     spawn_result_free(&r);
 }

@@ -104,7 +104,7 @@ static void test_too_many_names_are_said_once_and_leave_room_for_the_programs_ow
 
     TEST_ASSERT_EQUAL_STRING(
         "gpucap: there are more than 448 names of NVTX ranges: the range \"range 448\" and "
-        "later ones are no tags\n",
+        "later ones do not become tags\n",
         r.err);
     expect_tags(tags, 5);
     spawn_result_free(&r);
@@ -159,7 +159,7 @@ static void test_a_profiler_that_has_nvtx_keeps_it(void)
 
     TEST_ASSERT_EQUAL_STRING(
         "gpucap: run: note: NVTX_INJECTION64_PATH is '/nonexistent/tool.so': that tool gets "
-        "the NVTX ranges, and they are no tags\n",
+        "the NVTX ranges, so they do not become tags\n",
         r.err);
     TEST_ASSERT_EQUAL_STRING("-2 -2 -2 -2 -2\n", r.out);
     spawn_result_free(&r);

@@ -75,8 +75,8 @@ static void test_a_ledger_that_is_removed_under_a_job_is_said_once(void)
                   NULL);
 
     spawn_env_free(env);
-    TEST_ASSERT_EQUAL_STRING("gpucap: the ledger of device 0 was removed: programs that start now have the "
-                             "job's max once more; restart the job\n",
+    TEST_ASSERT_EQUAL_STRING("gpucap: the ledger of device 0 was removed: programs that start now get the "
+                             "job's whole max again; restart the job\n",
                              r.out);
     spawn_result_free(&r);
 }

@@ -303,7 +303,7 @@ static int use_nvtx(const char *library)
 
     if (other && *other && strcmp(other, library) != 0) {
         fprintf(stderr,
-                "gpucap: run: note: %s is '%s': that tool gets the NVTX ranges, and they are no tags\n",
+                "gpucap: run: note: %s is '%s': that tool gets the NVTX ranges, so they do not become tags\n",
                 NVTX_VARIABLE, other);
         return 0;
     }
