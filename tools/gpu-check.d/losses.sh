@@ -1,4 +1,4 @@
-# gpu-check: bits of trainings: PyTorch with and without the library, train beside PyTorch. Sourced by tools/gpu-check, whose variables and helpers it uses.
+# gpu-check: equal losses: PyTorch with and without the library, train and PyTorch. Sourced by tools/gpu-check, whose variables and helpers it uses.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 # torch_losses NAME [VARIABLE=VALUE...]: hashes of trainings without PyTorch's own cache, in losses.NAME.

@@ -1,4 +1,4 @@
-# gpu-check: bytes of blocks. Sourced by tools/gpu-check, whose variables and helpers it uses.
+# gpu-check: the contents of blocks. Sourced by tools/gpu-check, whose variables and helpers it uses.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 PATTERN_SECONDS=${GPUCAP_CHECK_PATTERN_SECONDS:-10}

@@ -1,4 +1,4 @@
-# gpu-check: what the library adds to the shortest program. Sourced by tools/gpu-check, whose variables and helpers it uses.
+# gpu-check: the start-up time that the library adds to the shortest program. Sourced by tools/gpu-check, whose variables and helpers it uses.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 STARTUP_RUNS=21

@@ -1,4 +1,4 @@
-# gpu-check: what the library exports. Sourced by tools/gpu-check, whose variables and helpers it uses.
+# gpu-check: the symbols that the library exports. Sourced by tools/gpu-check, whose variables and helpers it uses.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 check_symbols() {

@@ -1,4 +1,4 @@
-# gpu-check: what the driver answers, natively, under the library and on simgpu. Sourced by tools/gpu-check, whose variables and helpers it uses.
+# gpu-check: the driver's answers without and with the library, and on simgpu. Sourced by tools/gpu-check, whose variables and helpers it uses.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 # transcripts NAME PROGRAM [ARG...]: native, wrapped without a cap and wrapped under one that is never reached.

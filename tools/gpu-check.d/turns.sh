@@ -1,4 +1,4 @@
-# gpu-check: frameworks in turns: what the library, its pool and recordings cost. Sourced by tools/gpu-check, whose variables and helpers it uses.
+# gpu-check: the cost of the library, its pool and recordings, by frameworks that run in turns. Sourced by tools/gpu-check, whose variables and helpers it uses.
 # shellcheck shell=bash disable=SC2154,SC2034
 
 OVERHEAD_TURNS=1000

@@ -1,5 +1,5 @@
 # Helpers shared by tools/setup, tools/test and tools/demo. Sourced, never run; the caller has set -eu.
-# Progress and complaints go to stderr, so that stdout holds only what a command was asked for.
+# Progress and error messages go to stderr, so that stdout has only the requested output.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for the scripts that source this file
