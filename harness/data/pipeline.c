@@ -259,7 +259,7 @@ void pipeline_tell(struct pipeline *pipeline, struct pipeline_position *position
 enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_position *position)
 {
     if (position->samples > MAX_POSITION)
-        return status_fail(STATUS_FAILED, "no run has seen %llu samples: the saved position is damaged",
+        return status_fail(STATUS_FAILED, "the saved position is damaged: no run can have read %llu samples",
                            (unsigned long long)position->samples);
     pthread_mutex_lock(&pipeline->lock);
     pipeline->pause = true;

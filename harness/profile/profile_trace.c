@@ -186,7 +186,8 @@ enum status profile_can_write(const char *path)
     FILE *file;
 
     if (!stat(path, &info) && !S_ISREG(info.st_mode))
-        return status_fail(STATUS_FAILED, "--profile=%s: what is there is not a file, and stays", path);
+        return status_fail(STATUS_FAILED,
+                           "--profile=%s: it exists and is not a regular file, so it is not replaced", path);
     file = open_beside(path, temporary);
     if (!file)
         return fail(path);

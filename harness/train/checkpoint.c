@@ -153,8 +153,8 @@ enum status checkpoint_can_save(const char *path)
         return status_fail(STATUS_FAILED,
                            "--save=%s: it exists and is not a regular file, so it is not replaced", path);
     if (holds_other(path))
-        return status_fail(STATUS_FAILED, "--save=%s: it exists and is no checkpoint, so it is not replaced",
-                           path);
+        return status_fail(STATUS_FAILED,
+                           "--save=%s: it exists and is not a checkpoint, so it is not replaced", path);
     /* Permissions alone do not tell: root has all of them, also where nothing can be created. */
     file.fd = checkpoint_place_create(path, temporary);
     if (file.fd < 0)
@@ -179,7 +179,7 @@ static enum status save(struct trainer *trainer, const char *path, uint64_t keep
         status = checkpoint_file_fail(&file, STATUS_UNSAVED, "the checkpoint cannot be put in its place");
     if (status) {
         unlink(temporary);
-        status_fail(status, "%s: the checkpoint that was there before, if any, is untouched", path);
+        status_fail(status, "%s: an earlier checkpoint there is unchanged", path);
     }
     close(file.fd); /* with it goes the lock, which has to outlive the rename */
     return status;

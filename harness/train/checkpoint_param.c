@@ -55,8 +55,7 @@ enum status checkpoint_check_finite(const struct trainer *trainer, const void *b
 {
     if (trainer->options.on_nan == ON_NAN_GO || all_finite(bytes, count))
         return STATUS_OK;
-    return status_fail(STATUS_NOT_FINITE,
-                       "a weight or moment at step %llu is not finite: no file of it is kept",
+    return status_fail(STATUS_NOT_FINITE, "a weight or moment at step %llu is not finite: it is not saved",
                        (unsigned long long)trainer->step);
 }
 

@@ -144,7 +144,7 @@ enum status session_finish(const struct session_result *result, struct profile *
             status_fail(STATUS_UNSAVED,
                         result->saved_steps
                             ? "the loss of the last validation could not be added to %s, which has all steps"
-                            : "the last checkpoint could not be written: %s is an older one, if it is there",
+                            : "the last checkpoint could not be written: %s, if it exists, is an older one",
                         save);
     if (!status && result->best_unsaved)
         status = status_fail(STATUS_UNSAVED,

@@ -30,7 +30,7 @@ static enum status check_options(const struct train_options *options)
     char format[16];
 
     if (options->graph && !fixed)
-        return status_fail(STATUS_USAGE, "--graph needs memory that stays where it is: "
+        return status_fail(STATUS_USAGE, "--graph needs memory whose addresses do not change: "
                                          "--alloc=cache, --alloc=arena or --alloc=static");
     if (options->graph && options->vary)
         return status_fail(STATUS_USAGE, "--graph replays one shape, but --vary changes it every step");

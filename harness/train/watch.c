@@ -83,7 +83,7 @@ static void *run_watch(void *arg)
             continue;
         atomic_store(&watch->over, true);
         if (gone < watch->size)
-            status_fail(STATUS_FAILED, "replica %d of %d (process %lld) is gone: the run ends", gone,
+            status_fail(STATUS_FAILED, "replica %d of %d (process %lld) has ended: the run ends too", gone,
                         watch->size, (long long)watch->place[gone].pid);
         else
             status_fail(STATUS_FAILED, "NCCL has failed between replicas: the run ends");

@@ -316,7 +316,7 @@ static void test_what_is_not_a_file_is_not_replaced(void)
     train_write_file(folder, "run.ckpt", "a text", 6);
     TRAIN("1x256M", "--hidden=16", "--steps=1", "--quiet", save);
     TEST_ASSERT_EQUAL_INT_MESSAGE(TRAIN_FAILED, train_said.status, train_said.err);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "it exists and is no checkpoint"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "it exists and is not a checkpoint"), train_said.err);
 }
 
 static void test_death_while_saving_leaves_the_last_good_checkpoint(void)

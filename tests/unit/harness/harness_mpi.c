@@ -193,7 +193,7 @@ static void test_a_killed_replica_ends_the_job(void)
     TEST_ASSERT_TRUE_MESSAGE(train_said.status != 0 && train_said.status != 124, train_said.err);
     TEST_ASSERT_EQUAL_STRING("", train_said.out);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "train: replica 1 of 4 "), train_said.err);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "is gone: the run ends"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "has ended: the run ends too"), train_said.err);
 }
 
 int main(void)

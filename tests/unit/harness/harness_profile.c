@@ -131,7 +131,7 @@ static void test_what_cannot_be_profiled_is_refused_before_it_begins(void)
     said("it cannot be written: No such file or directory");
     TRAIN("1x256M", GPT, "--steps=2", "--profile=/dev/null");
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
-    said("what is there is not a file, and stays");
+    said("it exists and is not a regular file, so it is not replaced");
     TRAIN("1x256M", GPT, "--steps=0", option);
     TEST_ASSERT_EQUAL_INT(TRAIN_USAGE, train_said.status);
     TRAIN("1x256M", "--pair", "mlp", "cnn", "--steps=2", option);
