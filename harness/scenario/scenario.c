@@ -30,26 +30,23 @@ static const struct {
     const char *question;
 } scenarios[] = {
     {'a', scenario_pair, 57, "Two models in one process", "two models together",
-     "Both train in turns. How small may the card be, and what does a step take, if neither keeps its "
-     "memory, "
-     "both do, or one pool serves both?"},
+     "Both train in turns. How small may the card be, and how long does a step take, if neither caches "
+     "memory, both do, or one pool serves both?"},
     {'b', scenario_arenas, 48, "Many processes that each take what they see", "many greedy processes",
-     "Most of them take 90 % of the memory that they are told is free. How many of them train, and on which "
-     "card?"},
+     "Most of them take 90 % of the memory that they see as free. How many of them train on which card?"},
     {'c', scenario_spike, 56, "A validation that needs memory for a moment", "a validation's peak",
-     "Pictures of a validation are prepared on the GPU, beside what holds the training's memory. How small "
-     "may "
-     "the card be, and how long does the run take?"},
+     "The GPU prepares the pictures of a validation while the training still holds its memory. How small "
+     "may the card be, and how long does the run take?"},
     {'d', scenario_fragments, 46, "A workload that fragments", "sizes that change",
-     "Batch and sequence length change every step. How small may the card be, and what does a step take?"},
+     "Batch and sequence length change every step. How small may the card be, and how long does a step "
+     "take?"},
     {'e', scenario_batch, 42, "The largest batch under a cap", "largest batch",
-     "What do accumulation, checkpointing and bf16 buy, when memory is what there is not enough of?"},
+     "How much larger a batch do accumulation, checkpointing and bf16 allow when memory is short?"},
     {'f', scenario_throughput, 31, "Throughput of several processes", "throughput",
-     "What do several processes on one card do together, against one after the other?"},
+     "How many steps per second do several processes on one card do together, and one after the other?"},
     {'g', scenario_peaks, 34, "Peaks that alternate", "peaks that alternate",
-     "Trainings that need much for a moment share a budget smaller than the sum of their peaks. Which of "
-     "them "
-     "train?"},
+     "Trainings that need much memory for a moment share a budget smaller than the sum of their peaks. "
+     "Which of them train?"},
 };
 enum { SCENARIOS = sizeof(scenarios) / sizeof(*scenarios) };
 

@@ -1,5 +1,5 @@
-/* scenario_crowd: (b) many processes on one card, most of which take what they are told is free: how many of
- * them train, on a ladder of card sizes. See scenario.h. */
+/* scenario_crowd: (b) many processes on one card, most of which take the memory that they see as free: how
+ * many of them train, on a ladder of card sizes. See scenario.h. */
 #include "harness/scenario/scenario.h"
 
 #include <math.h>
@@ -276,8 +276,7 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
     if (*useless)
         scenario_note(
-            result,
-            "Nor here, where a process takes all that it is told is free and nothing of it is idle: %s.",
+            result, "Nor for processes that take all memory that they see as free, so that none is idle: %s.",
             useless);
 }
 
@@ -331,7 +330,8 @@ void scenario_arenas(struct scenario *scenario)
     table_begin(&result->table, heads);
     scenario_note(
         result,
-        "%u processes. An arena takes 90 %% of what it is told is free; told to take its share: 90 %% / "
+        "%u processes. An arena takes 90 %% of the memory that it sees as free or, told to take its share, "
+        "90 %% / "
         "%u of it. A share each or each: the card's size / %u; one job: the card's size. Steps/s: on the "
         "smallest card on which all train.",
         scenario->processes, scenario->processes, scenario->processes);

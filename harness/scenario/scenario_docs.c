@@ -21,9 +21,9 @@ static const char intro[] =
     "Written by `build/scenarios --write-docs` and `build/bench_docs`; every figure is from a run of the "
     "command named under its "
     "table.\n"
-    "Figures of simgpu are times of a simulated device, whose operations the processor computes and whose "
-    "allocations\ncost what the simulation costs: they show what fits and what does not, and no GPU's "
-    "speed.\n";
+    "Times on simgpu are those of a simulated device: the processor computes its operations, and an "
+    "allocation costs what\nthe simulation costs. They show what fits and what does not, but not the speed "
+    "of a GPU.\n";
 
 static const char simulated_note[] =
     "Times are those of the simulated device, not of a GPU; `build/scenarios` on a GPU measures those.";

@@ -279,8 +279,8 @@ void climb_say(struct climb *climb)
     fill_table(climb);
     fill_picture(climb);
     scenario_note(climb->scenario->result,
-                  climb->cut ? "A dash: a larger card was too small already, or there was no time to try. At "
+                  climb->cut ? "A dash: a larger card was already too small, or there was no time to try. At "
                                "most: there was no time to look for a smaller card."
-                             : "A dash: a larger card was too small already.");
+                             : "A dash: a larger card was already too small.");
     judge(climb);
 }

@@ -144,7 +144,7 @@ void scenario_batch(struct scenario *scenario)
         snprintf(result->gpucap + strlen(result->gpucap), sizeof(result->gpucap) - strlen(result->gpucap),
                  ", %llu with checkpointing and bf16", (unsigned long long)largest[3]);
     snprintf(result->verdict, sizeof(result->verdict),
-             "%s: %llu in fp32 against %llu; checkpointing and bf16 buy the rest with or without it",
+             "%s: %llu in fp32 against %llu; checkpointing and bf16 help as much without it",
              largest[0] <= natively ? "no larger batch"
                                     : "nowhere here: its pool makes room for a larger batch",
              (unsigned long long)largest[0], (unsigned long long)natively);
