@@ -85,7 +85,7 @@ static void test_a_context_that_does_not_fit_names_it_too(void)
                   "verify_asan_link_order=0:detect_leaks=0"); /* as cli_support.c has it */
     struct spawn_result r = run(env, "max = 100M\\n", spawn_build_path("gpucap"), "run",
                                 spawn_build_path("tests/integration/prog_job"), "hopeless");
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "its limit is 100M: raise max in /etc/gpucap.conf\n"), r.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(r.err, "the limit is 100M; raise max in /etc/gpucap.conf\n"), r.err);
     spawn_result_free(&r);
     spawn_env_free(env);
 }
