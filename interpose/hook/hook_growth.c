@@ -61,72 +61,54 @@ static void look_at_attributes(const CUlaunchConfig *config)
 #include "interpose/hook/hook_growth_launch.inc"
 #undef SUFFIX
 
-/* Runs a driver call that makes the context grow by an amount that is not known beforehand. */
-#define GROWING(call)                                                                                        \
-    ({                                                                                                       \
-        struct route_growth growth_;                                                                         \
-        CUresult result_ = route_grow_begin(&growth_, 0);                                                    \
-        if (result_ == CUDA_SUCCESS) {                                                                       \
-            result_ = ROUTE_TRY(call, ROUTE_CURRENT, 0);                                                     \
-            if (result_ == CUDA_SUCCESS)                                                                     \
-                route_grow_end(&growth_);                                                                    \
+/* A hook on a call that makes the context grow by an amount that is not known beforehand. */
+#define GROWING(symbol, parameters, arguments)                                                               \
+    CUresult symbol parameters                                                                               \
+    {                                                                                                        \
+        struct route_growth growth;                                                                          \
+        CUresult result = route_grow_begin(&growth, 0);                                                      \
+        if (result == CUDA_SUCCESS) {                                                                        \
+            result = ROUTE_TRY(driver.symbol arguments, ROUTE_CURRENT, 0);                                   \
+            if (result == CUDA_SUCCESS)                                                                      \
+                route_grow_end(&growth);                                                                     \
             else                                                                                             \
-                route_grow_abort(&growth_);                                                                  \
+                route_grow_abort(&growth);                                                                   \
         }                                                                                                    \
-        result_;                                                                                             \
-    })
-
-CUresult cuModuleLoad(CUmodule *module, const char *file)
-{
-    return GROWING(driver.cuModuleLoad(module, file));
-}
-
-CUresult cuModuleLoadData(CUmodule *module, const void *image)
-{
-    return GROWING(driver.cuModuleLoadData(module, image));
-}
-
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
-                            void **values)
-{
-    return GROWING(driver.cuModuleLoadDataEx(module, image, count, options, values));
-}
-
-CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
-{
-    return GROWING(driver.cuModuleLoadFatBinary(module, image));
-}
-
-CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jit_options, void **jit_values,
-                           unsigned int jit_count, CUlibraryOption *options, void **values,
-                           unsigned int count)
-{
-    return GROWING(
-        driver.cuLibraryLoadData(library, code, jit_options, jit_values, jit_count, options, values, count));
-}
-
-CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *file, CUjit_option *jit_options,
-                               void **jit_values, unsigned int jit_count, CUlibraryOption *options,
-                               void **values, unsigned int count)
-{
-    return GROWING(driver.cuLibraryLoadFromFile(library, file, jit_options, jit_values, jit_count, options,
-                                                values, count));
-}
-
-CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
-{
-    return GROWING(driver.cuStreamCreate(stream, flags));
-}
-
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
-{
-    return GROWING(driver.cuStreamCreateWithPriority(stream, flags, priority));
-}
-
-CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned int flags, int priority)
-{
-    return GROWING(driver.cuGreenCtxStreamCreate(stream, context, flags, priority));
-}
+        return result;                                                                                       \
+    }
+/* A hook on a call that loads code late, or takes a little memory once in a while. It needs no grant: the
+ * reserve is kept for it. If our idle memory fills the card, that is given back. */
+#define SELDOM(symbol, parameters, arguments)                                                                \
+    CUresult symbol parameters                                                                               \
+    {                                                                                                        \
+        return ROUTE_TRY_SELDOM(driver.symbol arguments);                                                    \
+    }
+/* clang-format off */
+GROWING(cuModuleLoad, (CUmodule *module, const char *file), (module, file))
+GROWING(cuModuleLoadData, (CUmodule *module, const void *image), (module, image))
+GROWING(cuModuleLoadDataEx, (CUmodule *module, const void *image, unsigned int count, CUjit_option *options,
+                             void **values), (module, image, count, options, values))
+GROWING(cuModuleLoadFatBinary, (CUmodule *module, const void *image), (module, image))
+GROWING(cuLibraryLoadData, (CUlibrary *library, const void *code, CUjit_option *jit_options,
+                            void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+                            void **values, unsigned int count),
+        (library, code, jit_options, jit_values, jit_count, options, values, count))
+GROWING(cuLibraryLoadFromFile, (CUlibrary *library, const char *file, CUjit_option *jit_options,
+                                void **jit_values, unsigned int jit_count, CUlibraryOption *options,
+                                void **values, unsigned int count),
+        (library, file, jit_options, jit_values, jit_count, options, values, count))
+GROWING(cuStreamCreate, (CUstream *stream, unsigned int flags), (stream, flags))
+GROWING(cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority),
+        (stream, flags, priority))
+GROWING(cuGreenCtxStreamCreate, (CUstream *stream, CUgreenCtx context, unsigned int flags, int priority),
+        (stream, context, flags, priority))
+SELDOM(cuModuleGetFunction, (CUfunction *function, CUmodule module, const char *name),
+       (function, module, name))
+SELDOM(cuKernelGetFunction, (CUfunction *function, CUkernel kernel), (function, kernel))
+SELDOM(cuLibraryGetModule, (CUmodule *module, CUlibrary library), (module, library))
+SELDOM(cuFuncLoad, (CUfunction function), (function))
+SELDOM(cuEventCreate, (CUevent *event, unsigned int flags), (event, flags))
+/* clang-format on */
 
 static CUresult set_heap(CUlimit which, size_t value)
 {
@@ -156,34 +138,4 @@ CUresult cuCtxSetLimit(CUlimit which, size_t value)
         route_grow_end(&growth);
     }
     return result;
-}
-
-/* ---- what loads code late, or takes a little memory once in a while ----
- *
- * These need no grant: the reserve is kept for them. If our idle memory fills the card, it is given back.
- */
-
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
-{
-    return ROUTE_TRY_SELDOM(driver.cuModuleGetFunction(function, module, name));
-}
-
-CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
-{
-    return ROUTE_TRY_SELDOM(driver.cuKernelGetFunction(function, kernel));
-}
-
-CUresult cuLibraryGetModule(CUmodule *module, CUlibrary library)
-{
-    return ROUTE_TRY_SELDOM(driver.cuLibraryGetModule(module, library));
-}
-
-CUresult cuFuncLoad(CUfunction function)
-{
-    return ROUTE_TRY_SELDOM(driver.cuFuncLoad(function));
-}
-
-CUresult cuEventCreate(CUevent *event, unsigned int flags)
-{
-    return ROUTE_TRY_SELDOM(driver.cuEventCreate(event, flags));
 }
