@@ -168,7 +168,7 @@ static void *serve(void *argument)
         if (bytes == 0 && !atomic_load(&stopping))
             recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
-        ledger_answer(device->ledger, 0);
+        ledger_answer(device->ledger);
         if (__builtin_expect(ledger_is_waited_for(device->ledger), 0))
             give_what_is_freed_soon(device);
     }

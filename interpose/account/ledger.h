@@ -141,10 +141,10 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms);
 bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsigned timeout_ms);
 
 /* Sleeps until another process asks for memory or a limit has changed. Writes how many bytes are asked for
- * (0: only check the limit and publish figures); ledger_answer must follow, with what was given back and not
- * noted yet. Returns false after ledger_wake. One thread of the process listens. */
+ * (0: only check the limit and publish figures); ledger_answer must follow. Returns false after ledger_wake.
+ * One thread of the process listens. */
 bool ledger_listen(struct ledger *ledger, uint64_t *bytes);
-void ledger_answer(struct ledger *ledger, uint64_t given);
+void ledger_answer(struct ledger *ledger);
 /* For the listening thread, after ledger_answer: sleeps timeout_ms at most. Returns true as soon as
  * ledger_listen would not sleep. */
 bool ledger_nap(struct ledger *ledger, unsigned timeout_ms);
@@ -201,9 +201,8 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
 /* Waits in the queue of the job until this process is first and its lease can be raised to `least`,
  * timeout_ms at most. A process that is first and does not take what it waits for, for LEDGER_SLOW_MS, is
  * passed over: it may have been stopped. Returns 0 with the lease raised, -ETIMEDOUT, -EDEADLK if all
- * processes of the job that hold memory would be waiting, or -ENOMEM if the job's max is less. */
-int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms);
-/* The same; gpucap ps shows that the program waits for `asked` bytes. */
+ * processes of the job that hold memory would be waiting, or -ENOMEM if the job's max is less. gpucap ps
+ * shows `asked`; 0: what the lease lacks. */
 int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms);
 
 /* Returns true if a process waits for memory of the card; a few instructions. */
@@ -226,7 +225,7 @@ int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, ui
 struct ledger_entry {
     pid_t pid;
     uid_t uid;
-    bool alive, waiting; /* waiting: in either queue, for `asked` bytes */
+    bool waiting; /* in either queue, for `asked` bytes */
     char job[LEDGER_NAME];
     char command[LEDGER_COMMAND];
     uint64_t used, cached, peak, lease, limit, job_max, job_used, asked, waited_ms, refused;

@@ -321,14 +321,12 @@ void ledger_note_lent(struct ledger *ledger, uint64_t bytes)
         atomic_fetch_add(&ledger->job->lent, bytes);
 }
 
-void ledger_answer(struct ledger *ledger, uint64_t given)
+void ledger_answer(struct ledger *ledger)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
 
     if (!slot)
         return;
-    if (given)
-        ledger_note_lent(ledger, given);
     atomic_store(&slot->answered, ledger->hearing);
     ledger_rouse(&ledger->file->answers);
     if (ledger_is_card_waited_for(ledger))
@@ -434,11 +432,6 @@ static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least,
     if (!locked)
         ledger_unlock(ledger);
     return rc;
-}
-
-int ledger_wait(struct ledger *ledger, uint64_t least, uint64_t timeout_ms)
-{
-    return ledger_wait_for(ledger, 0, least, timeout_ms);
 }
 
 int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms)

@@ -147,7 +147,6 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     memset(entry, 0, sizeof(*entry));
     entry->pid = slot->pid;
     entry->uid = slot->uid;
-    entry->alive = true;
     entry->used = atomic_load(&slot->used);
     entry->cached = atomic_load(&slot->cached);
     entry->peak = atomic_load(&slot->peak);

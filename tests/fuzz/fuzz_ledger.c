@@ -132,7 +132,7 @@ static void work(struct ledger *ledger)
     FUZZ_PROMISE(rc == 0 || rc == -ENOMEM);
     FUZZ_PROMISE(rc || !ledger->job || ledger->lease >= 500);
     ledger_settle(ledger, 200);
-    rc = ledger_wait(ledger, 300, 0);
+    rc = ledger_wait_for(ledger, 0, 300, 0);
     FUZZ_PROMISE(rc == 0 || rc == -ENOMEM || rc == -ETIMEDOUT || rc == -EDEADLK);
     ledger_publish(ledger, &figures);
     ledger_note_refusal(ledger, &refusal, apart);
@@ -143,7 +143,8 @@ static void work(struct ledger *ledger)
     if (slot && atomic_load(&slot->wanted) != atomic_load(&slot->answered)) { /* or it sleeps for ever */
         FUZZ_PROMISE(ledger_listen(ledger, &bytes));
         (void)ledger_asker(ledger);
-        ledger_answer(ledger, 1);
+        ledger_note_lent(ledger, 1);
+        ledger_answer(ledger);
     }
     rc = ledger_set_max(ledger, JOB, 1000);
     FUZZ_PROMISE(rc == 0 || rc == -ENOSPC);

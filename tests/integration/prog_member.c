@@ -56,14 +56,15 @@ static void *listen_for_questions(void *unused)
         figures.used -= given;
         publish();
         pthread_mutex_unlock(&mutex);
-        ledger_answer(ledger, given);
+        ledger_note_lent(ledger, given);
+        ledger_answer(ledger);
     }
     return NULL;
 }
 
 static void *wait_for_memory(void *bytes)
 {
-    ledger_wait(ledger, ledger_lease(ledger) + *(const uint64_t *)bytes, 60000);
+    ledger_wait_for(ledger, 0, ledger_lease(ledger) + *(const uint64_t *)bytes, 60000);
     return NULL;
 }
 

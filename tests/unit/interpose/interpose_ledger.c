@@ -459,7 +459,7 @@ static void test_owner_that_does_not_go_on_is_not_waited_for_for_ever(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_lock(other));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_extend(ledger, 1));
     ledger->patience_ms = NEVER_MS; /* at a later try such an owner is waited for 20 ms (STUCK_MS) */
-    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1, 0));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 1, 0));
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_set_max(ledger, JOB, 1));
     ledger_unlock(other);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1));
@@ -479,7 +479,6 @@ static void test_readers_see_what_a_process_publishes(void)
     TEST_ASSERT_TRUE(ledger_read(reader, ledger->slot, &entry));
     TEST_ASSERT_EQUAL_INT(getpid(), entry.pid);
     TEST_ASSERT_EQUAL_UINT(geteuid(), entry.uid);
-    TEST_ASSERT_TRUE(entry.alive);
     TEST_ASSERT_FALSE(entry.waiting);
     TEST_ASSERT_EQUAL_STRING(JOB, entry.job);
     TEST_ASSERT_NOT_NULL(strstr(entry.command, "interpose_ledger"));
@@ -507,7 +506,7 @@ static void test_totals_of_a_job_outlive_its_processes(void)
     ledger_publish_used(ledger, 300);
     ledger_publish_used(ledger, 100);
     ledger_note_refusal(ledger, &(struct ledger_refusal){.asked = 5}, apart);
-    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 1000, 20));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 1000, 20));
     member_kill(&member);
     /* The killed process's figures are still in its slot, but it uses nothing any more. */
     ledger_publish_used(ledger, 350);

@@ -298,7 +298,7 @@ static void test_a_process_that_gives_back_wakes_the_one_that_waits(void)
     TEST_ASSERT_TRUE(ledger_is_waited_for(holder));
     const uint32_t freed = atomic_load(&holder->file->freed);
     atomic_store(&waiter.answer, 0);
-    ledger_answer(holder, 100);
+    ledger_answer(holder);
     TEST_ASSERT_NOT_EQUAL(freed, atomic_load(&holder->file->freed));
     pthread_join(waiter.thread, NULL);
     TEST_ASSERT_EQUAL_INT(0, waiter.rc);
@@ -324,7 +324,7 @@ static void test_of_two_that_wait_for_each_other_the_second_is_refused(void)
     wait_for_card(&second);
     TEST_ASSERT_EQUAL_INT(-EDEADLK, second.rc);
     atomic_store(&first.answer, 0); /* the second has freed what it held */
-    ledger_answer(two, 100);
+    ledger_answer(two);
     pthread_join(first.thread, NULL);
     TEST_ASSERT_EQUAL_INT(0, first.rc);
 }
@@ -362,10 +362,10 @@ static void test_first_come_first_served_on_the_card(void)
     two->slow_ms = LONG_MS;
     start(&first, join("one", with_min(0), 0), -EBUSY);
     start(&second, two, 0); /* it would fit, but another one came first */
-    ledger_answer(holder, 0);
+    ledger_answer(holder);
     TEST_ASSERT_NOT_EQUAL(0, atomic_load(&second.ledger->file->slots[second.ledger->slot].card_ticket));
     atomic_store(&first.answer, -ENOMEM); /* gives up */
-    ledger_answer(holder, 0);
+    ledger_answer(holder);
     pthread_join(first.thread, NULL);
     pthread_join(second.thread, NULL);
     TEST_ASSERT_EQUAL_INT(-ENOMEM, first.rc);

@@ -102,12 +102,12 @@ static void run_set_max_new(struct ledger *ledger)
 
 static void run_wait_in_vain(struct ledger *ledger)
 {
-    ledger_wait(ledger, 400, 1);
+    ledger_wait_for(ledger, 0, 400, 1);
 }
 
 static void run_wait(struct ledger *ledger)
 {
-    ledger_wait(ledger, 400, 1000);
+    ledger_wait_for(ledger, 0, 400, 1000);
 }
 
 static void run_admit(struct ledger *ledger)
@@ -292,7 +292,7 @@ static void check_survivor(struct ledger *survivor, const struct operation *oper
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_open(&next, survivor->folder, CARD, why), why);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, ledger_join(next, JOB, MAX), operation->name);
     TEST_ASSERT_EQUAL_INT(1, next->slot);
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(next, max - operation->others, 0));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(next, 0, max - operation->others, 0));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(next, max - operation->others + 1));
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(max, test_sum(next), operation->name);
     ledger_close(next);
@@ -476,7 +476,7 @@ static void test_death_between_any_two_questions_ends_a_wait_with_the_memory(voi
     for (int i = 0; i < QUESTIONS; i++) {
         doomed = start_holder(MAX);
         questions_left = i;
-        TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, MAX, 60000));
+        TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, MAX, 60000));
         TEST_ASSERT_EQUAL_INT(-1, questions_left);
         ledger_settle(ledger, 0);
     }
@@ -577,7 +577,7 @@ static void *race(void *argument)
             extend_with_a_look(ledger, more);
             break;
         case 4: {
-            const int rc = ledger_wait(ledger, ledger_lease(ledger) + more, 1);
+            const int rc = ledger_wait_for(ledger, 0, ledger_lease(ledger) + more, 1);
 
             score->failures += rc != 0 && rc != -ETIMEDOUT && rc != -EDEADLK && rc != -ENOMEM;
             break;

@@ -226,11 +226,12 @@ static void test_ledger_of_a_child_after_fork_does_no_harm(void)
         ledger_publish(ledger, &figures);
         ledger_note_refusal(ledger, &refusal, apart);
         ledger_settle(ledger, 1);
-        ledger_answer(ledger, 1);
+        ledger_note_lent(ledger, 1);
+        ledger_answer(ledger);
         ledger_wake(ledger);
-        const bool harmless = ledger_extend(ledger, 5000) == 0 && ledger_wait(ledger, 1, 0) == -ENOMEM &&
-                              !ledger_ask(ledger, 1, 0) && !ledger_listen(ledger, &bytes) &&
-                              ledger_join(ledger, JOB, 1) == -EBADF;
+        const bool harmless = ledger_extend(ledger, 5000) == 0 &&
+                              ledger_wait_for(ledger, 0, 1, 0) == -ENOMEM && !ledger_ask(ledger, 1, 0) &&
+                              !ledger_listen(ledger, &bytes) && ledger_join(ledger, JOB, 1) == -EBADF;
         ledger_close(ledger);
         _exit(harmless ? 0 : 1);
     }
@@ -289,7 +290,7 @@ static void test_processes_of_another_pid_namespace_are_seen_alive_and_dead(void
     /* the outer one takes the inner one with it */
     TEST_ASSERT_EQUAL_INT(0, kill(outer, SIGKILL));
     TEST_ASSERT_EQUAL_INT(outer, waitpid(outer, &status, 0));
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, 60000));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 1000, 60000));
 }
 
 int main(void)

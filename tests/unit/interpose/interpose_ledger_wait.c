@@ -147,7 +147,7 @@ static void test_questions_of_several_are_heard_as_the_largest(void)
     TEST_ASSERT_FALSE(ledger_poke(other, ledger->slot, 0, 0));
     TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
     TEST_ASSERT_EQUAL_UINT64(50, bytes);
-    ledger_answer(ledger, 0);
+    ledger_answer(ledger);
     TEST_ASSERT_FALSE(ledger_poke(other, ledger->slot, 0, 0));
     TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
     TEST_ASSERT_EQUAL_UINT64(0, bytes);
@@ -165,7 +165,7 @@ static void test_the_listener_knows_which_process_asked_for_most(void)
     TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
     TEST_ASSERT_EQUAL_UINT64(50, bytes);
     TEST_ASSERT_EQUAL_INT(read_entry(ledger, much.slot).pid, ledger_asker(ledger));
-    ledger_answer(ledger, 0);
+    ledger_answer(ledger);
     /* A process that gives back by itself does so for the one that waits. */
     ledger_ask_self(ledger, UINT64_MAX);
     TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
@@ -179,7 +179,7 @@ static void test_the_listener_knows_which_process_asked_for_most(void)
     atomic_store(&ledger->file->slots[little.slot].ticket, 0);
     atomic_store(&ledger->file->slots[much.slot].card_ticket, 3);
     TEST_ASSERT_EQUAL_INT(read_entry(ledger, much.slot).pid, ledger_asker(ledger));
-    ledger_answer(ledger, 0);
+    ledger_answer(ledger);
 }
 
 static void test_question_during_an_answer_is_heard_next(void)
@@ -190,10 +190,10 @@ static void test_question_during_an_answer_is_heard_next(void)
     ledger_poke(other, ledger->slot, 1, 0);
     TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes));
     ledger_poke(other, ledger->slot, 2, 0);
-    ledger_answer(ledger, 0);
+    ledger_answer(ledger);
     TEST_ASSERT_TRUE(ledger_listen(ledger, &bytes)); /* does not sleep over it */
     TEST_ASSERT_EQUAL_UINT64(2, bytes);
-    ledger_answer(ledger, 0);
+    ledger_answer(ledger);
 }
 
 /* The counters have 32 bits. */
@@ -281,11 +281,11 @@ static void test_wait_takes_what_is_there_at_once(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
 
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, 0));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 1000, 0));
     TEST_ASSERT_EQUAL_UINT64(1000, ledger_lease(ledger));
     TEST_ASSERT_FALSE(read_entry(ledger, 0).waiting);
     TEST_ASSERT_FALSE(ledger_is_waited_for(ledger));
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 10, UINT64_MAX));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 10, UINT64_MAX));
 }
 
 /* A process that read the word before memory was freed does not sleep on it.
@@ -299,7 +299,8 @@ static void test_no_word_of_freed_memory_is_missed(void)
     const uint32_t after = atomic_load(&ledger->file->freed);
     TEST_ASSERT_EQUAL_UINT32(0, after & 1);
     TEST_ASSERT_NOT_EQUAL(before, after);
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 10, 0)); /* leaves the queue: another may be first now */
+    TEST_ASSERT_EQUAL_INT(0,
+                          ledger_wait_for(ledger, 0, 10, 0)); /* leaves the queue: another may be first now */
     TEST_ASSERT_NOT_EQUAL(after, atomic_load(&ledger->file->freed));
 }
 
@@ -307,8 +308,8 @@ static void test_wait_is_never_for_more_than_max(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
 
-    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_wait(ledger, 1001, LONG_MS));
-    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_wait(ledger, UINT64_MAX, LONG_MS));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_wait_for(ledger, 0, 1001, LONG_MS));
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_wait_for(ledger, 0, UINT64_MAX, LONG_MS));
     TEST_ASSERT_EQUAL_UINT64(0, ledger_lease(ledger));
 }
 
@@ -317,15 +318,15 @@ static void test_wait_ends_after_its_time(void)
     struct ledger *ledger = test_join(JOB, 1000), *holder = test_join(JOB, 0);
 
     ledger_extend(holder, 600);
-    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 401, 0));
-    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 401, 3));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 401, 0));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 401, 3));
     const struct ledger_entry entry = read_entry(holder, ledger->slot);
     TEST_ASSERT_FALSE(entry.waiting);
     TEST_ASSERT_FALSE(ledger_is_waited_for(holder));
     TEST_ASSERT_EQUAL_UINT64(0, entry.asked);
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(3, entry.waited_ms);
     TEST_ASSERT_EQUAL_UINT64(600, test_sum(ledger));
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 400, 0));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 400, 0));
 }
 
 static void test_wait_is_ended_by_a_settle(void)
@@ -517,7 +518,7 @@ static void *wait_for_memory(void *argument)
     struct waiting *waiting = argument;
 
     started++;
-    waiting->rc = ledger_wait(waiting->ledger, waiting->least, LONG_MS);
+    waiting->rc = ledger_wait_for(waiting->ledger, 0, waiting->least, LONG_MS);
     return NULL;
 }
 
@@ -557,14 +558,14 @@ static void test_no_wake_up_is_lost_when_memory_goes_to_and_fro(void)
 
     atomic_store(&ledger->file->freed, UINT32_MAX - 100); /* it wraps on the way */
     for (int i = 0; i < 4000; i++) {
-        TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, LONG_MS));
+        TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 1000, LONG_MS));
         member_send(&member, ORDER_WAIT, 1000, LONG_MS);
         if (i % 2)
             await_waiting(ledger, member.slot);
         ledger_settle(ledger, 0);
         TEST_ASSERT_EQUAL_INT64(0, member_answer(&member));
         member_send(&member, ORDER_SETTLE, 0, 0);
-        TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 1000, LONG_MS));
+        TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 1000, LONG_MS));
         TEST_ASSERT_EQUAL_INT64(0, member_answer(&member));
     }
 }
@@ -607,12 +608,12 @@ static void test_one_that_is_first_and_does_not_take_its_memory_is_passed_over(v
     atomic_store(&first->waits_for, 400);
     atomic_store(&first->ticket, 1);
     ledger->slow_ms = 1;
-    TEST_ASSERT_EQUAL_INT(0, ledger_wait(ledger, 700, LONG_MS));
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 700, LONG_MS));
     ledger_settle(ledger, 0);
     /* What it waits for is not there: it keeps its place. */
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(holder, 300));
     atomic_store(&first->waits_for, 701);
-    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait(ledger, 100, 120));
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 100, 120));
 }
 
 static void test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent(void)

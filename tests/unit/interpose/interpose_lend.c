@@ -344,7 +344,8 @@ static void *lend_all(void *unused)
     if (ledger_listen(neighbour, &bytes)) {
         asked_for = bytes;
         ledger_settle(neighbour, 0);
-        ledger_answer(neighbour, bytes);
+        ledger_note_lent(neighbour, bytes);
+        ledger_answer(neighbour);
     }
     return NULL;
 }

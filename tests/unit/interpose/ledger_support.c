@@ -213,13 +213,14 @@ static int64_t obey(struct ledger *ledger, const struct message *message, int or
     case ORDER_LEASE:
         return (int64_t)ledger_lease(ledger);
     case ORDER_WAIT:
-        return ledger_wait(ledger, message->a, message->b);
+        return ledger_wait_for(ledger, 0, message->a, message->b);
     case ORDER_ASK:
         return ledger_ask(ledger, message->a, (unsigned)message->b);
     case ORDER_LISTEN:
         return ledger_listen(ledger, &bytes) ? (int64_t)bytes : -1;
     case ORDER_ANSWER:
-        ledger_answer(ledger, message->a);
+        ledger_note_lent(ledger, message->a);
+        ledger_answer(ledger);
         return 0;
     case ORDER_MAX:
         return (int64_t)ledger_max(ledger);
