@@ -331,34 +331,24 @@ static int set_from_file(struct options *options, int id, const char *value, str
     return set_value(options, id, value, file->source, why);
 }
 
-/* Parses one line without its newline: blank, a comment, or "name = value". */
-static int parse_line(struct options *options, const char *line, size_t length, struct file *file,
-                      char error[OPTIONS_ERROR_MAX])
+/* Takes the blanks off both ends of a text. */
+static void trim(const char **text, size_t *length)
 {
-    char value[OPTIONS_VALUE_MAX + 2], where[128];
-    const char *end = memchr(line, '#', length);
-    const char *why = "";
+    for (; *length && is_blank(**text); ++*text)
+        --*length;
+    while (*length && is_blank((*text)[*length - 1]))
+        --*length;
+}
 
-    snprintf(where, sizeof(where), "%.100s:%d", file->name, file->line);
-    if (end)
-        length = (size_t)(end - line);
-    while (length && is_blank(*line))
-        line++, length--;
-    while (length && is_blank(line[length - 1]))
-        length--;
-    if (length == 0)
-        return 0;
-    if (*line == '[')
-        return parse_section(line, length, file, where, error);
-    const char *equals = memchr(line, '=', length);
-    size_t name_length = equals ? (size_t)(equals - line) : length;
-    while (name_length && is_blank(line[name_length - 1]))
-        name_length--;
-    int id = options_find(line, name_length);
-    if (!equals || id < 0) {
+/* Finds the option that "name = value" sets, for the first time in this section. Returns it, or -EINVAL. */
+static int find_for_line(const char *name, size_t length, bool has_value, struct file *file,
+                         const char *where, char error[OPTIONS_ERROR_MAX])
+{
+    const int id = options_find(name, length);
+
+    if (id < 0 || !has_value) {
         snprintf(error, OPTIONS_ERROR_MAX, "%s: '%.*s' %s; accepted: lines of the form name = value", where,
-                 (int)(name_length < 60 ? name_length : 60), line,
-                 id < 0 ? "is not an option" : "has no value");
+                 (int)(length < 60 ? length : 60), name, id < 0 ? "is not an option" : "has no value");
         return -EINVAL;
     }
     if (file->set[id]) {
@@ -367,17 +357,33 @@ static int parse_line(struct options *options, const char *line, size_t length, 
         return -EINVAL;
     }
     file->set[id] = file->line;
-    const char *text = equals + 1;
-    size_t text_length = length - (size_t)(text - line);
-    while (text_length && is_blank(*text))
-        text++, text_length--;
-    if (text_length > OPTIONS_VALUE_MAX)
-        text_length = OPTIONS_VALUE_MAX + 1;
-    memcpy(value, text, text_length);
-    value[text_length] = '\0';
-    if (set_from_file(options, id, value, file, &why))
-        return bad_value(where, id, value, why, error);
-    return 0;
+    return id;
+}
+
+/* Parses one line without its newline: blank, a comment, a section, or "name = value". */
+static int parse_line(struct options *options, const char *line, size_t length, struct file *file,
+                      char error[OPTIONS_ERROR_MAX])
+{
+    char value[OPTIONS_VALUE_MAX + 2], where[128];
+    const char *comment = memchr(line, '#', length), *why = "";
+
+    snprintf(where, sizeof(where), "%.100s:%d", file->name, file->line);
+    length = comment ? (size_t)(comment - line) : length;
+    trim(&line, &length);
+    if (length == 0)
+        return 0;
+    if (*line == '[')
+        return parse_section(line, length, file, where, error);
+    const char *equals = memchr(line, '=', length), *text = equals ? equals + 1 : line + length;
+    size_t name_length = equals ? (size_t)(equals - line) : length,
+           text_length = length - (size_t)(text - line);
+    trim(&line, &name_length);
+    trim(&text, &text_length);
+    const int id = find_for_line(line, name_length, equals, file, where, error);
+    if (id < 0)
+        return id;
+    snprintf(value, sizeof(value), "%.*s", (int)sums_smaller(text_length, OPTIONS_VALUE_MAX + 1), text);
+    return set_from_file(options, id, value, file, &why) ? bad_value(where, id, value, why, error) : 0;
 }
 
 int options_parse_file(struct options *options, const char *text, const char *name,
