@@ -7,22 +7,25 @@
 
 void *(*real_dlsym)(void *, const char *);
 void *(*real_dlvsym)(void *, const char *, const char *);
+void *(*real_dlopen)(const char *, int);
+void *(*real_dlmopen)(Lmid_t, const char *, int);
 
-EARLY void *real_libc(const char *name)
+/* Returns a function of libc, or of libdl before glibc 2.34. */
+EARLY static void *find(const char *name)
 {
     void *found = elfsym_find("libc.so", name);
 
-    /* Before glibc 2.34 these functions are in libdl. */
     return found ? found : elfsym_find("libdl.so", name);
 }
 
 EARLY void real_find(void)
 {
-    if (__builtin_expect(!__atomic_load_n(&real_dlvsym, __ATOMIC_ACQUIRE), 0)) {
-        __atomic_store_n(&real_dlsym, (void *(*)(void *, const char *))real_libc("dlsym"), __ATOMIC_RELEASE);
-        __atomic_store_n(&real_dlvsym, (void *(*)(void *, const char *, const char *))real_libc("dlvsym"),
-                         __ATOMIC_RELEASE);
-    }
+    if (__builtin_expect(__atomic_load_n(&real_dlmopen, __ATOMIC_ACQUIRE) != NULL, 1))
+        return;
+    __atomic_store_n(&real_dlsym, (__typeof__(real_dlsym))find("dlsym"), __ATOMIC_RELEASE);
+    __atomic_store_n(&real_dlvsym, (__typeof__(real_dlvsym))find("dlvsym"), __ATOMIC_RELEASE);
+    __atomic_store_n(&real_dlopen, (__typeof__(real_dlopen))find("dlopen"), __ATOMIC_RELEASE);
+    __atomic_store_n(&real_dlmopen, (__typeof__(real_dlmopen))find("dlmopen"), __ATOMIC_RELEASE);
 }
 
 void *real_symbol(void *handle, const char *name)

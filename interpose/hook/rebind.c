@@ -19,10 +19,6 @@
 
 #define NAME_BYTES 256 /* of an object's name in messages */
 
-/* The trampoline jumps through these. */
-void *(*rebind_real_dlopen)(const char *, int);
-void *(*rebind_real_dlmopen)(Lmid_t, const char *, int);
-
 atomic_bool rebind_pending;
 
 /* ---- objects in load order ---- */
@@ -183,7 +179,7 @@ static void touch(struct device *device)
 
 static void *loaded(const char *library)
 {
-    return rebind_real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    return real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
 }
 
 static void drop(void *library)
@@ -210,10 +206,10 @@ static struct target nvml_target(void *library, const char *name)
 static void fill_targets(struct scan *scan, void *nvml_library)
 {
     const struct target targets[TARGETS] = {
-        {"dlsym", real_libc("dlsym"), (void *)dlsym, true},
-        {"dlvsym", real_libc("dlvsym"), (void *)dlvsym, true},
-        {"dlopen", (void *)rebind_real_dlopen, (void *)dlopen, false},
-        {"dlmopen", (void *)rebind_real_dlmopen, (void *)dlmopen, false},
+        {"dlsym", (void *)real_dlsym, (void *)dlsym, true},
+        {"dlvsym", (void *)real_dlvsym, (void *)dlvsym, true},
+        {"dlopen", (void *)real_dlopen, (void *)dlopen, false},
+        {"dlmopen", (void *)real_dlmopen, (void *)dlmopen, false},
         nvml_target(nvml_library, "nvmlDeviceGetMemoryInfo"),
         nvml_target(nvml_library, "nvmlDeviceGetMemoryInfo_v2"),
     };
@@ -242,7 +238,7 @@ static size_t first_new(const struct objects *before, const struct objects *now)
 static struct trampoline_answer open_deep(const char *file, int mode)
 {
     const struct objects before = objects_now();
-    void *handle = rebind_real_dlopen(file, mode);
+    void *handle = real_dlopen(file, mode);
     struct scan scan = {0};
 
     if (!handle)
@@ -313,7 +309,7 @@ static bool namespace_has(void *handle, const char *library)
 
 static struct trampoline_answer open_apart(Lmid_t name_space, const char *file, int mode)
 {
-    void *handle = rebind_real_dlmopen(name_space, file, mode);
+    void *handle = real_dlmopen(name_space, file, mode);
 
     if (!handle)
         return (struct trampoline_answer){NULL, 1};
@@ -323,16 +319,6 @@ static struct trampoline_answer open_apart(Lmid_t name_space, const char *file, 
         past_us(file); /* it may load the driver later with that namespace's own dlopen */
     dlerror();
     return (struct trampoline_answer){handle, 1};
-}
-
-EARLY static void find_real(void)
-{
-    if (__builtin_expect(!__atomic_load_n(&rebind_real_dlmopen, __ATOMIC_ACQUIRE), 0)) {
-        __atomic_store_n(&rebind_real_dlopen, (void *(*)(const char *, int))real_libc("dlopen"),
-                         __ATOMIC_RELEASE);
-        __atomic_store_n(&rebind_real_dlmopen, (void *(*)(Lmid_t, const char *, int))real_libc("dlmopen"),
-                         __ATOMIC_RELEASE);
-    }
 }
 
 /* Returns true if every caller finds the file in the same place. */
@@ -352,7 +338,7 @@ EARLY struct trampoline_answer rebind_dlopen(const char *file, int mode, const v
                                              const void *caller)
 {
     (void)unused, (void)caller;
-    find_real();
+    real_find();
     rebind_check();
     if (!(mode & RTLD_DEEPBIND) || (mode & RTLD_NOLOAD) || !file)
         return (struct trampoline_answer){0};
@@ -367,7 +353,7 @@ EARLY struct trampoline_answer rebind_dlmopen(Lmid_t name_space, const char *fil
 {
     if (name_space == LM_ID_BASE)
         return rebind_dlopen(file, mode, NULL, caller);
-    find_real();
+    real_find();
     if (!file || (mode & RTLD_NOLOAD))
         return (struct trampoline_answer){0};
     if (is_path(file))

@@ -89,18 +89,18 @@
         .hidden resolve_look_up
         .hidden real_dlsym
         .hidden real_dlvsym
+        .hidden real_dlopen
+        .hidden real_dlmopen
         .hidden rebind_dlopen
         .hidden rebind_dlmopen
-        .hidden rebind_real_dlopen
-        .hidden rebind_real_dlmopen
         .text
         .p2align 4
         TRAMPOLINE dlsym, resolve_look_up, real_dlsym, 0
         .p2align 4
         TRAMPOLINE dlvsym, resolve_look_up, real_dlvsym, 1
         .p2align 4
-        TRAMPOLINE dlopen, rebind_dlopen, rebind_real_dlopen, 0
+        TRAMPOLINE dlopen, rebind_dlopen, real_dlopen, 0
         .p2align 4
-        TRAMPOLINE dlmopen, rebind_dlmopen, rebind_real_dlmopen, 1
+        TRAMPOLINE dlmopen, rebind_dlmopen, real_dlmopen, 1
 
         .section .note.GNU-stack, "", %progbits

@@ -110,13 +110,16 @@ char *__wrap_dlerror(void)
     return NULL;
 }
 
-void *real_libc(const char *name)
+void *(*real_dlsym)(void *handle, const char *name);
+void *(*real_dlvsym)(void *handle, const char *name, const char *version);
+void *(*real_dlopen)(const char *file, int mode);
+void *(*real_dlmopen)(Lmid_t name_space, const char *file, int mode);
+
+void real_find(void)
 {
-    if (!strcmp(name, "dlopen"))
-        return (void *)fake_dlopen;
-    if (!strcmp(name, "dlmopen"))
-        return (void *)fake_dlmopen;
-    return !strcmp(name, "dlsym") ? &real_look_up : NULL;
+    real_dlsym = (__typeof__(real_dlsym))(void *)&real_look_up;
+    real_dlopen = fake_dlopen;
+    real_dlmopen = fake_dlmopen;
 }
 
 void *real_symbol(void *handle, const char *name)
