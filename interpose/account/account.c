@@ -290,47 +290,35 @@ static bool lease_after_deaths(struct account *account, const struct limit_state
  * to report them instead of waiting. */
 static bool decide(struct account *account, uint64_t need, uint64_t reserve, bool *busy)
 {
-    bool fresh = false, recounted = false;
+    bool fresh = false, recounted = false, granted = false, decided = false;
 
     enter(account);
-    for (;;) {
+    while (!decided) {
         struct limit_state state = state_of(account);
 
         state.reserve = reserve;
         state.stale = state.stale || (!fresh && atomic_load_explicit(&unseen, memory_order_relaxed));
         switch (limit_decide(&state, need, fresh)) {
         case LIMIT_GRANT:
-            if (!lease(account, &state, need)) { /* another process was faster */
-                fresh = false;
-                if (recounted) {
-                    leave(account);
-                    return false;
-                }
-                recounted = true;
-                break;
-            }
-            account->state.in_flight += need;
-            leave(account);
-            return true;
+            granted = lease(account, &state, need);
+            decided = granted || recounted; /* else another process was faster */
+            fresh = false;
+            recounted = true;
+            break;
         case LIMIT_REFUSE:
-            if (!recounted) {
-                recounted = true;
-                if (lease_after_deaths(account, &state, need))
-                    break;
+            if (recounted || !lease_after_deaths(account, &state, need)) {
+                decided = account->exact || !fresh;
+                if (!decided)
+                    measure_unlocked(account, TO_REFUSE);
             }
-            if (!account->exact && fresh) {
-                measure_unlocked(account, TO_REFUSE);
-                break;
-            }
-            leave(account);
-            return false;
+            recounted = true;
+            break;
         case LIMIT_WAIT:
-            if (busy) {
+            decided = busy != NULL;
+            if (busy)
                 *busy = true;
-                leave(account);
-                return false;
-            }
-            wait_for_others(account);
+            else
+                wait_for_others(account);
             fresh = false; /* what they took is only in `unmeasured` now */
             break;
         case LIMIT_MEASURE:
@@ -339,6 +327,9 @@ static bool decide(struct account *account, uint64_t need, uint64_t reserve, boo
             break;
         }
     }
+    account->state.in_flight += granted ? need : 0;
+    leave(account);
+    return granted;
 }
 
 /* Claims `need` bytes of the card beside what is guaranteed to other jobs. */
