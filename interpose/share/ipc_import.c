@@ -278,11 +278,17 @@ static bool is_closed(const struct import *import)
     return !import->opens && !import->waiting && !import->ending;
 }
 
-static struct import *find_closed(CUcontext context)
+static bool is_waiting(const struct import *import)
+{
+    return import->waiting;
+}
+
+/* Returns the first import of a context that `is` chooses (NULL: any). */
+static struct import *first_in(CUcontext context, bool (*is)(const struct import *import))
 {
     struct import *import = imports;
 
-    while (import && (import->block.context != context || !is_closed(import)))
+    while (import && (import->block.context != context || (is && !is(import))))
         import = import->next;
     return import;
 }
@@ -386,10 +392,10 @@ static bool unmap(struct import *import)
  * the calling thread does next. */
 static void unmap_closed(CUcontext context)
 {
-    struct import *import = find_closed(context);
+    struct import *import = first_in(context, is_closed);
 
     while (import && unmap(import))
-        import = find_closed(context);
+        import = first_in(context, is_closed);
 }
 
 int ipc_close(CUdeviceptr address)
@@ -407,7 +413,7 @@ int ipc_close(CUdeviceptr address)
 
         import->epoch = 0;
         unmap_closed(context);
-        left = find_closed(context);
+        left = first_in(context, is_closed);
     }
     leave();
     if (left)
@@ -438,7 +444,7 @@ void ipc_imports_sweep(struct fence *fence)
     if (!atomic_load(&import_count) || capture_any())
         return;
     lock_take(&import_lock);
-    const bool any = find_closed(fence->context);
+    const bool any = first_in(fence->context, is_closed);
     lock_release(&import_lock);
     if (!any)
         return;
@@ -471,18 +477,9 @@ enum ipc_place ipc_find(uint64_t address, struct ipc_block *block)
 
 /* ---- the end of a context ---- */
 
-static bool is_in_use(CUcontext context)
-{
-    const struct import *import = imports;
-
-    while (import && (import->block.context != context || !import->waiting))
-        import = import->next;
-    return import || unmapping;
-}
-
 static void await_closers(CUcontext context)
 {
-    while (is_in_use(context))
+    while (first_in(context, is_waiting) || unmapping)
         lock_wait(&import_lock, &waited);
 }
 
@@ -500,15 +497,6 @@ void ipc_imports_ending(CUcontext context, bool ending)
     leave();
 }
 
-static struct import *find_in(CUcontext context)
-{
-    struct import *import = imports;
-
-    while (import && import->block.context != context)
-        import = import->next;
-    return import;
-}
-
 void ipc_imports_end(CUcontext context)
 {
     struct import *import;
@@ -517,7 +505,7 @@ void ipc_imports_end(CUcontext context)
         return;
     enter();
     await_closers(context); /* for imports that were opened while it ended */
-    while ((import = find_in(context)))
+    while ((import = first_in(context, NULL)))
         end(import);
     leave();
 }

@@ -64,11 +64,11 @@ void ipc_source_disconnect(struct ipc_link *link)
 }
 
 /* Connects to an exporter of this user. Returns 0, or -errno and leaves no link. */
-static int connect_link(struct ipc_link *link, const unsigned char key[IPC_KEY])
+int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket)
 {
     const struct timespec pause = {.tv_nsec = RETRY_NS};
     struct sockaddr_un name;
-    const socklen_t length = ipc_wire_name(&name, key);
+    const socklen_t length = ipc_wire_name(&name, ticket->key);
     int rc = open_link(link);
     pid_t pid;
 
@@ -174,16 +174,16 @@ static int take_greeting(struct ipc_source *source)
 /* ---- first contact ---- */
 
 /* Connects a new source and waits for the exporter's greeting. The source is in no list yet. */
-static int connect_to(const unsigned char key[IPC_KEY], struct ipc_source **out)
+static int connect_to(const struct ipc_ticket *ticket, struct ipc_source **out)
 {
     const struct ipc_request hello = {.magic = IPC_PACKET_MAGIC, .what = IPC_HELLO};
     struct ipc_source *source = calloc(1, sizeof(*source));
 
     if (!source)
         return -ENOMEM;
-    memcpy(source->key, key, IPC_KEY);
+    memcpy(source->key, ticket->key, IPC_KEY);
     source->board = -1;
-    int rc = connect_link(&source->link, key);
+    int rc = ipc_source_connect(&source->link, ticket);
     if (rc) {
         free(source);
         return rc;
@@ -223,7 +223,7 @@ int ipc_source_get(const struct ipc_ticket *ticket, struct ipc_source **out)
     lock_release(&source_lock);
     if (*out)
         return 0;
-    int rc = connect_to(ticket->key, &made);
+    int rc = connect_to(ticket, &made);
     if (rc)
         return rc;
     lock_take(&source_lock);
@@ -280,11 +280,6 @@ static int receive(const int *fd, bool peek, ipc_source_taker *take, void *argum
 int ipc_source_look(const struct ipc_source *source, ipc_source_taker *take, void *argument)
 {
     return receive(&source->board, true, take, argument);
-}
-
-int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket)
-{
-    return connect_link(link, ticket->key);
 }
 
 int ipc_source_ask(const struct ipc_link *link, uint64_t id, uint64_t first, ipc_source_taker *take,
