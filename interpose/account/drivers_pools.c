@@ -252,12 +252,9 @@ uint64_t drivers_pools_idle_on(CUdevice ordinal)
 
 uint64_t drivers_pools_held(CUdevice ordinal)
 {
-    cuuint64_t graphs = 0;
-
-    if (driver.cuDeviceGetGraphMemAttribute(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &graphs) !=
-        CUDA_SUCCESS)
-        graphs = 0;
+    const uint64_t graphs = driver_graph_memory(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
     const uint64_t known = sum_over(ordinal, reserved_by) + graphs;
+
     return known + atomic_load(&left_on(ordinal)->held); /* last: a pool may be destroyed meanwhile */
 }
 

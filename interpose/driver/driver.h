@@ -64,6 +64,14 @@ static inline int driver_current_card(CUdevice *ordinal)
     return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
+/* Returns an attribute of the memory that the driver holds for graphs on a card; 0 if it does not say. */
+static inline uint64_t driver_graph_memory(CUdevice ordinal, CUgraphMem_attribute which)
+{
+    cuuint64_t bytes = 0;
+
+    return driver.cuDeviceGetGraphMemAttribute(ordinal, which, &bytes) == CUDA_SUCCESS ? bytes : 0;
+}
+
 /* Binds to the libcuda that defines `symbol`, an address that a look-up of the program returned. Returns
  * false if it does not lie in a driver. */
 bool driver_bind(const void *symbol);

@@ -128,16 +128,9 @@ struct launch {
     } cards[GRAPHS_CARDS];
 };
 
-static uint64_t attribute(CUdevice card, CUgraphMem_attribute which)
-{
-    cuuint64_t value = 0;
-
-    return driver.cuDeviceGetGraphMemAttribute(card, which, &value) == CUDA_SUCCESS ? value : 0;
-}
-
 static uint64_t held_on(CUdevice card)
 {
-    return attribute(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+    return driver_graph_memory(card, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 }
 
 /* Asks for a launch that runs alone. Returns true if the driver may take what it needs. */
@@ -152,7 +145,8 @@ static bool try_alone(struct graphs_ask *ask, struct route_growth *growth, enum 
         driver.cuDeviceGraphMemTrim(card);
         graphs_trimmed(ask);
     }
-    const struct graphs_pool pool = {held_on(card), attribute(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)};
+    const struct graphs_pool pool = {held_on(card),
+                                     driver_graph_memory(card, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)};
     graphs_need(ask, &pool);
     if (route_grow_graph_begin(growth, card, ask->need, effort == BORROW))
         return true;
