@@ -38,22 +38,17 @@ static atomic_int listens_end;           /* one more than the highest such card 
 static atomic_int working;               /* threads that may be in the driver */
 static atomic_bool stopping;             /* for good */
 
-struct wanted {
-    CUdevice ordinal;
-    uint64_t bytes, given;
-};
-
-static void give_back(struct pool *pool, void *argument)
+/* Gives back up to `missing` bytes of a pool. Returns how much. */
+static uint64_t give_back(struct pool *pool, uint64_t missing)
 {
-    struct wanted *wanted = argument;
     CUcontext before;
 
-    if (pool->ordinal != wanted->ordinal || wanted->given >= wanted->bytes ||
-        driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
-        return;
+    if (driver.cuCtxPushCurrent_v2(pool->context) != CUDA_SUCCESS)
+        return 0;
     pool_sweep(pool);
-    wanted->given += pool_trim(pool, wanted->bytes - wanted->given);
+    const uint64_t given = pool_trim(pool, missing);
     driver.cuCtxPopCurrent_v2(&before);
+    return given;
 }
 
 /* Measures what this process uses on the card, and lowers its lease to that. */
@@ -69,14 +64,13 @@ static uint64_t used_now(struct device *device)
 /* Gives idle memory back to the driver until `bytes` are given. Returns how much was given. */
 static uint64_t give_idle(struct device *device, uint64_t bytes)
 {
-    struct wanted wanted = {.ordinal = device->ordinal, .bytes = bytes};
+    uint64_t given = pools_sum(device->ordinal, bytes, give_back);
 
-    pools_each(give_back, &wanted);
-    if (wanted.given < bytes)
-        wanted.given += drivers_pools_give(device->ordinal);
-    if (wanted.given < bytes && nudge_python(device->ordinal, bytes - wanted.given))
-        pools_each(give_back, &wanted);
-    return wanted.given;
+    if (given < bytes)
+        given += drivers_pools_give(device->ordinal);
+    if (given < bytes && nudge_python(device->ordinal, bytes - given))
+        given += pools_sum(device->ordinal, bytes - given, give_back);
+    return given;
 }
 
 /* Notes what was given back, follows the limit and publishes figures. */

@@ -100,11 +100,6 @@ static struct limit_state state_of(struct account *account)
     return state;
 }
 
-static uint64_t taken(const struct limit_state *state)
-{
-    return sums_add(state->measured, sums_add(state->unmeasured, state->in_flight));
-}
-
 /* Returns what may be promised without the lock: it must be leased already. */
 static uint64_t quick_room(const struct account *account)
 {
@@ -115,7 +110,7 @@ static uint64_t quick_room(const struct account *account)
         return 0;
     if (!shares(account))
         return trusted;
-    const uint64_t lease = ledger_lease(account->ledger), used = taken(&state);
+    const uint64_t lease = ledger_lease(account->ledger), used = limit_taken(&state);
     return sums_smaller(trusted, sums_minus(lease, used));
 }
 
@@ -275,14 +270,14 @@ static void wait_for_others(struct account *account)
 static bool lease(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return !shares(account) ||
-           ledger_extend_beside(account->ledger, sums_add(taken(state), need), state->reserve) == 0;
+           ledger_extend_beside(account->ledger, sums_add(limit_taken(state), need), state->reserve) == 0;
 }
 
 /* Tries once more to lease before a refusal: a process of the job may have died, which frees its lease. */
 static bool lease_after_deaths(struct account *account, const struct limit_state *state, uint64_t need)
 {
     return shares(account) &&
-           sums_add(sums_add(taken(state), need), state->reserve) <= account->state.limit &&
+           sums_add(sums_add(limit_taken(state), need), state->reserve) <= account->state.limit &&
            lease(account, state, need);
 }
 
@@ -555,7 +550,7 @@ uint64_t account_lower_lease(struct account *account)
     const uint64_t used = held(account); /* without what is in flight, which the driver may refuse */
     if (shares(account)) {
         const uint64_t leased = ledger_lease(account->ledger);
-        const uint64_t needed = sums_smaller(sums_add(taken(&state), account->awaited), leased);
+        const uint64_t needed = sums_smaller(sums_add(limit_taken(&state), account->awaited), leased);
 
         ledger_settle(account->ledger, state.measured > needed ? state.measured : needed);
     }
@@ -575,7 +570,7 @@ int account_wait_for_budget(struct account *account, uint64_t need, uint64_t tim
         return -ENOMEM;
     enter(account);
     const struct limit_state state = state_of(account);
-    const uint64_t more = sums_add(need, state.reserve), least = sums_add(taken(&state), more);
+    const uint64_t more = sums_add(need, state.reserve), least = sums_add(limit_taken(&state), more);
     const bool fits = least <= account->state.limit;
     account->awaited += fits ? more : 0;
     leave(account);

@@ -13,14 +13,14 @@ uint64_t limit_round_step(uint64_t bytes)
     return bytes > UINT64_MAX - LIMIT_STEP ? UINT64_MAX : (bytes + LIMIT_STEP - 1) & ~(LIMIT_STEP - 1);
 }
 
-static uint64_t taken(const struct limit_state *state)
+uint64_t limit_taken(const struct limit_state *state)
 {
     return sums_add(state->measured, sums_add(state->unmeasured, state->in_flight));
 }
 
 static bool fits(const struct limit_state *state, uint64_t need)
 {
-    return sums_add(sums_add(taken(state), need), state->reserve) <= state->limit;
+    return sums_add(sums_add(limit_taken(state), need), state->reserve) <= state->limit;
 }
 
 /* At most half of what the measurement showed to be free is granted. */
@@ -51,10 +51,10 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
 
 uint64_t limit_short(const struct limit_state *state, uint64_t need)
 {
-    return sums_minus(sums_add(sums_add(taken(state), need), state->reserve), state->limit);
+    return sums_minus(sums_add(sums_add(limit_taken(state), need), state->reserve), state->limit);
 }
 
 uint64_t limit_room(const struct limit_state *state)
 {
-    return sums_minus(sums_minus(state->limit, state->reserve), taken(state)) & ~(LIMIT_PAGE - 1);
+    return sums_minus(sums_minus(state->limit, state->reserve), limit_taken(state)) & ~(LIMIT_PAGE - 1);
 }

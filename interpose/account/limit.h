@@ -38,6 +38,9 @@ uint64_t limit_round(uint64_t bytes);
 /* The same for a memory pool of the driver. Its memory for graphs is assumed to behave like one. */
 uint64_t limit_round_step(uint64_t bytes);
 
+/* Returns what is in use or granted. */
+uint64_t limit_taken(const struct limit_state *state);
+
 /* Decides on a request of `need` bytes, rounded. `fresh`: the caller has measured during this request. */
 enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, bool fresh);
 

@@ -409,8 +409,7 @@ static void add(struct pool *pool, void *argument)
         sum->bytes += sum->of(pool, sum->wanted - sum->bytes);
 }
 
-/* Adds up what `of` returns for the pools of a card, until it is `wanted`. */
-static uint64_t sum_over(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struct pool *, uint64_t missing))
+uint64_t pools_sum(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struct pool *, uint64_t missing))
 {
     struct sum sum = {ordinal, of, wanted, 0};
 
@@ -420,7 +419,7 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struc
 
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
 {
-    return sum_over(ordinal, bytes, pool_trim);
+    return pools_sum(ordinal, bytes, pool_trim);
 }
 
 static uint64_t reclaimable(struct pool *pool, uint64_t missing)
@@ -431,7 +430,7 @@ static uint64_t reclaimable(struct pool *pool, uint64_t missing)
 
 uint64_t pools_reclaimable(CUdevice ordinal)
 {
-    return sum_over(ordinal, UINT64_MAX, reclaimable);
+    return pools_sum(ordinal, UINT64_MAX, reclaimable);
 }
 
 static uint64_t not_live(struct pool *pool, uint64_t missing)
@@ -444,7 +443,7 @@ static uint64_t not_live(struct pool *pool, uint64_t missing)
 
 uint64_t pools_idle_on(CUdevice ordinal)
 {
-    return sum_over(ordinal, UINT64_MAX, not_live) + drivers_pools_idle_on(ordinal);
+    return pools_sum(ordinal, UINT64_MAX, not_live) + drivers_pools_idle_on(ordinal);
 }
 
 static void report(struct pool *pool)

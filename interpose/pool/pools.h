@@ -78,6 +78,8 @@ uint64_t pools_idle_on(CUdevice ordinal);
 
 /* Calls `visit` for every pool whose context is not ending, with registry_lock held. */
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
+/* Adds up what `of` returns for those of one card, until it is `wanted`. */
+uint64_t pools_sum(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struct pool *pool, uint64_t missing));
 /* The same without the lock, for visits that wait for work. Only the end of the pool's context waits for such
  * a visit. */
 void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument);

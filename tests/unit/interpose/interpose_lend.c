@@ -28,7 +28,7 @@
 
 static struct device card; /* a new number in each test, as each has a thread of its own */
 static struct ledger *neighbour;
-static struct pool pools[2]; /* one on the card, one elsewhere */
+static struct pool the_pool;
 static struct options options;
 static atomic_uint_fast64_t truth, idle, drivers_idle;
 static atomic_int pushed, followed;
@@ -113,10 +113,10 @@ int measure_all(struct measure_card *measured, uint64_t *bytes)
     return measure_used(measured, bytes);
 }
 
-void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument)
+uint64_t pools_sum(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struct pool *pool, uint64_t missing))
 {
-    visit(&pools[1], argument);
-    visit(&pools[0], argument);
+    TEST_ASSERT_EQUAL_INT(card.ordinal, ordinal);
+    return of(&the_pool, wanted);
 }
 
 uint64_t pools_idle_on(CUdevice ordinal)
@@ -124,9 +124,9 @@ uint64_t pools_idle_on(CUdevice ordinal)
     return ordinal == card.ordinal ? atomic_load(&idle) : 0;
 }
 
-void pool_sweep(struct pool *pool)
+void pool_sweep(struct pool *swept)
 {
-    (void)pool;
+    TEST_ASSERT_EQUAL_PTR(&the_pool, swept);
 }
 
 static uint64_t give(atomic_uint_fast64_t *from, uint64_t bytes)
@@ -139,9 +139,9 @@ static uint64_t give(atomic_uint_fast64_t *from, uint64_t bytes)
     return given;
 }
 
-uint64_t pool_trim(struct pool *pool, uint64_t bytes)
+uint64_t pool_trim(struct pool *trimmed, uint64_t bytes)
 {
-    TEST_ASSERT_EQUAL_PTR(&pools[0], pool);
+    TEST_ASSERT_EQUAL_PTR(&the_pool, trimmed);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&pushed)); /* its context is current */
     return give(&idle, bytes);
 }
@@ -194,8 +194,7 @@ void setUp(void)
     atomic_store(&truth, CONTEXT);
     atomic_store(&idle, 0);
     atomic_store(&drivers_idle, 0);
-    pools[0] = (struct pool){.ordinal = card.ordinal, .context = HERE};
-    pools[1] = (struct pool){.ordinal = card.ordinal + 1, .context = HERE};
+    the_pool = (struct pool){.ordinal = card.ordinal, .context = HERE};
     driver.cuCtxPushCurrent_v2 = push;
     driver.cuCtxPopCurrent_v2 = pop;
 }
