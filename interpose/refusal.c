@@ -171,22 +171,28 @@ static void note_apart(int ordinal, const uint64_t apart[RECORDING_APART_COUNT])
     }
 }
 
-/* `job_max`: the job's limit if that refused, else 0. The limit that applies to the process may be less. */
-static void note(int ordinal, uint64_t bytes, uint64_t fits, enum recording_limit limit, uint64_t job_max,
-                 const uint64_t apart[RECORDING_APART_COUNT])
+/* Enters a refusal into recordings and the ledger (NULL: none). `fits`: what would have been granted.
+ * `job_max`: the job's limit if that refused, else 0; the limit that applies to the process may be less. */
+static void enter(struct ledger *ledger, int ordinal, const struct ledger_refusal *refusal, uint64_t fits,
+                  enum recording_limit cause, uint64_t job_max)
 {
-    if (!events_are_on())
-        return;
-    note_apart(ordinal, apart);
-    events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
-                                          .device = (uint16_t)ordinal,
-                                          .limit = (uint8_t)limit,
-                                          .address = job_max,
-                                          .bytes = bytes,
-                                          .other = fits,
-                                          .owner = owner_current,
-                                          .stack = owner_stack});
-    events_wake(); /* it is in the file before the program can abort, most likely */
+    uint64_t apart[RECORDING_APART_COUNT];
+
+    find_apart(ordinal, refusal->asked, apart);
+    if (events_are_on()) {
+        note_apart(ordinal, apart);
+        events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
+                                              .device = (uint16_t)ordinal,
+                                              .limit = (uint8_t)cause,
+                                              .address = job_max,
+                                              .bytes = refusal->asked,
+                                              .other = fits,
+                                              .owner = owner_current,
+                                              .stack = owner_stack});
+        events_wake(); /* it is in the file before the program can abort, most likely */
+    }
+    if (ledger)
+        ledger_note_refusal(ledger, refusal, apart);
 }
 
 /* Names the recording that shows what was live, or says once how to make one. `is_helped`: a command has been
@@ -269,17 +275,13 @@ static enum recording_limit note_refusal(struct device *device, struct ledger_re
                                            ? cause_on_card(refusal->asked, on_card, kept)
                                        : is_job ? RECORDING_LIMIT_JOB
                                                 : own;
-    uint64_t apart[RECORDING_APART_COUNT];
 
     if (cause == RECORDING_LIMIT_KEPT) {
         refusal->bound = cause;
         refusal->fits = fits_beside(on_card, kept);
     }
-    find_apart(device->ordinal, refusal->asked, apart);
-    note(device->ordinal, refusal->asked, sums_smaller(refusal->fits, on_card), cause,
-         cause == RECORDING_LIMIT_JOB ? refusal->limit : 0, apart);
-    if (device->ledger)
-        ledger_note_refusal(device->ledger, refusal, apart);
+    enter(device->ledger, device->ordinal, refusal, sums_smaller(refusal->fits, on_card), cause,
+          cause == RECORDING_LIMIT_JOB ? refusal->limit : 0);
     return cause;
 }
 
@@ -294,12 +296,8 @@ static enum recording_limit note_unlimited(int ordinal, struct device *device, u
                                            .fits =
                                                fits_beside(on_card, cause == RECORDING_LIMIT_KEPT ? kept : 0),
                                            .bound = cause};
-    uint64_t apart[RECORDING_APART_COUNT];
 
-    find_apart(ordinal, bytes, apart);
-    note(ordinal, bytes, refusal.fits, cause, 0, apart);
-    if (device)
-        ledger_note_refusal(device->ledger, &refusal, apart);
+    enter(device ? device->ledger : NULL, ordinal, &refusal, refusal.fits, cause, 0);
     return cause;
 }
 

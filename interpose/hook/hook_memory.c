@@ -4,6 +4,14 @@
 #include "interpose/pool/capture.h"
 #include "interpose/route.h"
 
+/* Leaves the address as the driver does when it refuses. */
+static CUresult refused(CUdeviceptr *address, CUresult result)
+{
+    if (address)
+        *address = 0;
+    return result;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
     struct route_ticket ticket;
@@ -16,11 +24,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
         return result;
     }
     result = route_enter(&ticket, BLOCKS_LINEAR, bytes);
-    if (result != CUDA_SUCCESS) {
-        if (address)
-            *address = 0; /* as the driver leaves it */
-        return result;
-    }
+    if (result != CUDA_SUCCESS)
+        return refused(address, result);
     result = ROUTE_TRY(driver.cuMemAlloc_v2(address, bytes), ROUTE_CURRENT, bytes);
     route_leave(&ticket, result, result == CUDA_SUCCESS ? *address : 0);
     return SEEN(result, RECORDING_MALLOC, route_card_of(&ticket), *address, bytes, NULL);
