@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "interpose/account/drivers_pools.h"
@@ -177,14 +176,12 @@ static void wake(struct device *device)
 
 static void stop(void)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-
     if (process_is_copy())
         return;
     atomic_store(&stopping, true);
     device_each_listed(wake);
     for (int ms = 0; ms < EXIT_PATIENCE_MS && atomic_load(&working); ms++)
-        nanosleep(&pause, NULL);
+        clock_sleep(1000000);
 }
 
 /* Returns the other process of the job that uses most. */

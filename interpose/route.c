@@ -3,7 +3,6 @@
 #include "interpose/route.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "interpose/account/mappings.h"
 #include "interpose/base/clock.h"
@@ -148,11 +147,10 @@ bool route_retry(struct route_attempt *attempt)
 
 void route_await_stream(CUstream stream)
 {
-    const struct timespec pause = {.tv_nsec = STREAM_PAUSE_NS};
     const uint64_t until = clock_ns() + STREAM_WAIT_NS;
 
     while (!capture_any() && driver.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY && clock_ns() < until)
-        nanosleep(&pause, NULL);
+        clock_sleep(STREAM_PAUSE_NS);
 }
 
 /* ---- requests ---- */

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
@@ -123,7 +122,6 @@ static int open_file(int folder, const char *uuid, bool make, char why[LEDGER_WH
 static int lock_setup(int fd, short type)
 {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = LEDGER_SETUP_BYTE, .l_len = 1};
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     const uint64_t until = clock_ms() + LEDGER_PATIENCE_MS;
 
     while (fcntl(fd, F_OFD_SETLK, &lock)) {
@@ -131,7 +129,7 @@ static int lock_setup(int fd, short type)
             return -errno;
         if (clock_ms() > until)
             return -ETIMEDOUT;
-        nanosleep(&pause, NULL);
+        clock_sleep(PAUSE_NS);
     }
     return 0;
 }

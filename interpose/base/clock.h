@@ -29,6 +29,14 @@ static inline uint64_t clock_ms(void)
     return clock_ns() / 1000000U;
 }
 
+/* Sleeps, or returns early when a signal handler has run. */
+static inline void clock_sleep(uint64_t ns)
+{
+    const struct timespec span = {(time_t)(ns / 1000000000U), (long)(ns % 1000000000U)};
+
+    nanosleep(&span, NULL);
+}
+
 /* Returns the time of day `ns` from now: the deadline that pthread locks take. */
 static inline struct timespec clock_after(uint64_t ns)
 {

@@ -74,12 +74,11 @@ static void leave_loader(void)
 
 void nvml_end(void)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
     const uint64_t until = clock_ms() + END_WAIT_MS;
 
     atomic_store(&ended, true);
     while (atomic_load(&loading) > mine && clock_ms() < until)
-        nanosleep(&moment, NULL);
+        clock_sleep(1000000);
 }
 
 /* Two threads may do this at the same time: both find the same library. */

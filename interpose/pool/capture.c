@@ -2,16 +2,16 @@
 #include "interpose/pool/capture.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 
 #define CAPTURES_MAX 64
 #define PATIENCE_NS  UINT64_C(500000000)
-#define SPINS        200  /* before a thread asks beside another: 10 us (x86_64) */
-#define PROBE_BYTES  512  /* usually fits into a page that the driver holds */
-#define PROBE_HOST   4096 /* of host memory, if the card is full */
+#define MOMENT_NS    20000 /* between two looks */
+#define SPINS        200   /* before a thread asks beside another: 10 us (x86_64) */
+#define PROBE_BYTES  512   /* usually fits into a page that the driver holds */
+#define PROBE_HOST   4096  /* of host memory, if the card is full */
 
 static struct lock captures_lock = LOCK_INITIALIZER(LOCK_CAPTURES);
 static atomic_int captures; /* open or about to begin */
@@ -141,11 +141,10 @@ static bool any_excludes(void)
 
 static void await_excluded(void)
 {
-    const struct timespec moment = {.tv_nsec = 20000};
     const uint64_t until = clock_ns() + PATIENCE_NS;
 
     while (any_excludes() && clock_ns() < until)
-        nanosleep(&moment, NULL);
+        clock_sleep(MOMENT_NS);
 }
 
 /* ---- waiting ---- */

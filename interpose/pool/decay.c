@@ -3,13 +3,14 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
 #include "interpose/pool/pools.h"
 
 #define LOOKS_PER_PERIOD 4
+#define NS_PER_MS        1000000U
 /* How long an exit waits for a look. The look ends sooner, unless it needs a lock that the exiting thread
  * holds because a signal handler interrupted it: that lock is never released. */
 #define PATIENCE_MS 1000
@@ -24,13 +25,6 @@ void decay_setup(const struct options *options, void (*imports)(struct fence *))
 {
     settings = options;
     sweep_imports = imports;
-}
-
-static void sleep_ms(long ms)
-{
-    const struct timespec span = {ms / 1000, ms % 1000 * 1000000L};
-
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &span, NULL);
 }
 
 /* Trims idle memory of one pool. `argument`: the number of this look; every fourth ends a period. */
@@ -55,10 +49,10 @@ static void look_at(struct pool *pool, void *argument)
 /* Sets `looking` and then reads `stopping`; stop() does the opposite, so one of the two sees the other. */
 static void *run(void *unused)
 {
-    const long quarter_ms = 1 + (long)(settings->decay * 1000 / LOOKS_PER_PERIOD);
+    const uint64_t quarter_ms = 1 + (uint64_t)(settings->decay * 1000 / LOOKS_PER_PERIOD);
 
     for (unsigned look = 1; !atomic_load(&stopping); look++) {
-        sleep_ms(quarter_ms);
+        clock_sleep(quarter_ms * NS_PER_MS);
         atomic_store(&looking, true);
         if (!atomic_load(&stopping))
             pools_each(look_at, &look);
@@ -74,7 +68,7 @@ static void stop(void)
         return;
     atomic_store(&stopping, true);
     for (int ms = 0; ms < PATIENCE_MS && atomic_load(&looking); ms++)
-        sleep_ms(1);
+        clock_sleep(NS_PER_MS);
 }
 
 void decay_wake(void)

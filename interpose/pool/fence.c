@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "interpose/base/clock.h"
 
@@ -299,12 +298,11 @@ static bool ask(struct fence *fence, uint64_t epoch, struct fence_event **event,
 /* Waits for an event for at most FLAG_WAIT_NS. Returns CUDA_ERROR_NOT_READY if it is not done by then. */
 static CUresult wait_a_while(CUevent event)
 {
-    const struct timespec pause = {.tv_nsec = FLAG_PAUSE_NS};
     const uint64_t until = clock_ns() + FLAG_WAIT_NS;
     CUresult result;
 
     while ((result = capture_query_event(event)) == CUDA_ERROR_NOT_READY && clock_ns() < until)
-        nanosleep(&pause, NULL);
+        clock_sleep(FLAG_PAUSE_NS);
     return result;
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
@@ -66,7 +65,6 @@ void ipc_source_disconnect(struct ipc_link *link)
 /* Connects to an exporter of this user. Returns 0, or -errno and leaves no link. */
 int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket)
 {
-    const struct timespec pause = {.tv_nsec = RETRY_NS};
     struct sockaddr_un name;
     const socklen_t length = ipc_wire_name(&name, ticket->key);
     int rc = open_link(link);
@@ -77,7 +75,7 @@ int ipc_source_connect(struct ipc_link *link, const struct ipc_ticket *ticket)
     link->until = clock_ms() + IPC_PATIENCE_MS;
     while ((rc = connect(link->fd, (struct sockaddr *)&name, length) ? -errno : 0) == -EAGAIN &&
            clock_ms() < link->until)
-        nanosleep(&pause, NULL);
+        clock_sleep(RETRY_NS);
     if (rc == 0 && !ipc_wire_trusts(link->fd, &pid))
         rc = -EPERM;
     if (rc)
