@@ -98,8 +98,7 @@ static void answer(struct device *device, uint64_t bytes)
     }
 }
 
-/* Trims the driver's own pools, and publishes figures if the driver holds less for them or for graphs than
- * *held, which is updated. */
+/* Trims the driver's own pools, and publishes figures if they or graphs hold less than *held; updates it. */
 static void give_drivers_own(struct device *device, uint64_t *held)
 {
     const uint64_t given = capture_any() ? 0 : drivers_pools_give(device->ordinal);
@@ -145,8 +144,7 @@ static bool hear(struct device *device, uint64_t *bytes)
     return ledger_listen(device->ledger, bytes);
 }
 
-/* stop() sets `stopping` and then reads `working`; here the order is reversed, so that one of the two sees
- * the other. */
+/* stop() sets `stopping` and then reads `working`; here it is reversed, so that one sees the other. */
 static void *serve(void *argument)
 {
     struct device *device = argument;

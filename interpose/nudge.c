@@ -139,8 +139,7 @@ static int empty_cache(void *unused)
     return 0;
 }
 
-/* Asks for a call unless one is pending. Returns false if there is no use in waiting. The caller holds the
- * lock. */
+/* Asks for a call unless one is pending, with the lock. Returns false if there is no use in waiting. */
 static bool ask_python(void)
 {
     if (pending)

@@ -44,8 +44,7 @@ static void say_rest(void)
         log_error("out of memory: %u more refusals like these", unsaid);
 }
 
-/* Counts a refusal that gets no line. The next line says how many there were, or else the end of the
- * program. */
+/* Counts a refusal that gets no line. The next line or the end of the program says how many there were. */
 static void count_silent(void)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
@@ -195,8 +194,7 @@ static void enter(struct ledger *ledger, int ordinal, const struct ledger_refusa
         ledger_note_refusal(ledger, refusal, apart);
 }
 
-/* Names the recording that shows what was live, or says once how to make one. `is_helped`: a command has been
- * named. */
+/* Names the recording that shows what was live, or says once how to make one unless a command was named. */
 static void say_of_recording(bool is_helped)
 {
     static atomic_bool said;

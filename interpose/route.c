@@ -248,8 +248,7 @@ static CUresult enter(struct route_ticket *ticket, enum blocks_kind kind, uint64
     if (bytes == 0)
         return CUDA_SUCCESS;
     if (device) {
-        if (ordinal) /* there may be no context, and others of the job wait for each process that holds memory
-                      */
+        if (ordinal) /* others of the job wait for each process that holds memory */
             lend_listen(device);
         return enter_limited(ticket, device, kind, bytes);
     }
@@ -421,8 +420,7 @@ static bool grant_async_at_limit(struct route_ticket *ticket, const struct sourc
            grant_async(ticket, source, step, account_take);
 }
 
-/* Makes room at the limit: idle memory of this process goes back, the driver's pools are trimmed, and others
- * of the job are asked. */
+/* Makes room at the limit: gives back our idle memory, trims the driver's pools, asks others of the job. */
 static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes,
                                      CUstream stream)
 {

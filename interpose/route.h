@@ -39,8 +39,7 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
  * is charged to the card of the pool or of the stream. pool NULL: the current pool of the stream's card. */
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream);
 
-/* Settles the request with the driver's answer, and returns that answer. `key` is the address or handle that
- * the driver gave. */
+/* Settles the request with the driver's answer, and returns it. `key`: the address or handle, if any. */
 CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key);
 
 /* Returns the card that a request is counted on, or ROUTE_CURRENT. */
@@ -123,8 +122,7 @@ struct route_growth {
 /* Asks whether the driver may grow by about `bytes` (0: not known) on the current card. CUDA_SUCCESS: make
  * the driver call, then route_grow_end. */
 CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes);
-/* The same for a new context on the card `ordinal`. route_grow_context_end must follow, with the context that
- * was made, or NULL. */
+/* The same for a new context on a card. route_grow_context_end must follow, with the context or NULL. */
 CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal);
 void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context);
 /* The same for more stack per thread in the current context: the driver keeps stack for every thread that can
@@ -151,19 +149,16 @@ void route_grow_graph_end(const struct route_growth *growth);
 bool route_make_room(CUdevice ordinal, uint64_t bytes);
 /* Notes that the driver may have grown on a card: the next grant measures. */
 void route_touch(CUdevice ordinal);
-/* Waits until a stream has done its work, 100 ms at most, because the stream may be waiting for this
- * thread. */
+/* Waits for the work of a stream, 100 ms at most: the stream may be waiting for this thread. */
 void route_await_stream(CUstream stream);
 
 /* ---- contexts ---- */
 
-/* Call after a context was made: charges what it takes. Returns CUDA_ERROR_OUT_OF_MEMORY if that exceeds the
- * limit. */
+/* Call after a context was made: charges it. Returns CUDA_ERROR_OUT_OF_MEMORY if that exceeds the limit. */
 CUresult route_context_made(CUdevice ordinal, CUcontext context);
 /* Call if the driver did not make the context after route_grow_context_begin. */
 void route_context_failed(CUdevice ordinal);
-/* Around the end of a context, which ends the memory in it. _abort: the driver has refused, and the context
- * stays. */
+/* Around the end of a context, which ends the memory in it. _abort: the driver has refused. */
 void route_context_end_begin(CUcontext context);
 void route_context_end_abort(CUcontext context);
 void route_context_end(CUcontext context);
@@ -174,8 +169,7 @@ bool route_set_limit(struct device *device, uint64_t bytes);
 
 /* ---- the pool (route_pool.c) ---- */
 
-/* cuMemAlloc and cuMemFree through the pool. Return false if the pool does not handle the call: call the
- * driver. */
+/* cuMemAlloc and cuMemFree through the pool. Return false if the driver has to handle the call. */
 bool route_pool_alloc(CUdeviceptr *address, size_t bytes, CUresult *result);
 bool route_pool_free(CUdeviceptr address, CUresult *result);
 /* The same for a free in the order of `stream`. Waits only for a stream of another context. */

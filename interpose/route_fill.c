@@ -53,8 +53,7 @@ CUresult fill_block(struct pool *pool, uint64_t address, uint64_t bytes, unsigne
     return result;
 }
 
-/* Returns the bytes to fill when a block is freed; 0 if other processes have it open or there is no such
- * block. */
+/* Returns the bytes to fill when a block is freed; 0: there is none, or other processes have it open. */
 static uint64_t freed_bytes(struct pool *pool, uint64_t address)
 {
     struct pool_block block;

@@ -89,8 +89,7 @@ static bool grow_beside(struct route_growth *growth, struct device *device, uint
     return false;
 }
 
-/* Finds the card of the current context. Returns 0 with *device NULL if it is not limited or there is no
- * context. */
+/* Finds the current context's card. Returns 0; *device is NULL if it is not limited or there is none. */
 static int growing_card(struct device **device)
 {
     *device = NULL;
@@ -187,8 +186,7 @@ static struct grown {
     _Atomic(struct device *) device; /* its card; NULL: not limited, or not known yet */
 } contexts[CONTEXTS_COUNTED];
 static atomic_bool not_all_counted; /* there were more at some time */
-/* Held while a context is counted or leaves the account, for a few instructions; taken before the account's.
- */
+/* Held for a few instructions while a context is counted or leaves; taken before the account's. */
 static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER;
 
 /* Returns the entry of a context, a new one if it has none, or NULL if all are in use. */
@@ -217,8 +215,7 @@ static struct grown *entry_of(CUcontext context)
     return NULL;
 }
 
-/* Returns the entry of the current context, or NULL. What grows in a green context ends with the primary one
- * behind it. */
+/* Returns the entry of the current context, or NULL. A green one grows with the primary one behind it. */
 static struct grown *current_context(void)
 {
     CUcontext context = NULL;
@@ -299,8 +296,7 @@ static void settle_own(const struct route_growth *growth, struct device *device,
     settle_growth(growth, true);
 }
 
-/* The card's first context is counted by the account itself (card.present), any other as growth of its own.
- */
+/* The card's first context is counted by the account itself (card.present), any other as growth. */
 void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context)
 {
     struct device *device = context && route_limited() ? device_get(ordinal) : NULL;

@@ -200,8 +200,7 @@ static void lease_what_was_measured(struct account *account)
 
 /* Measures while the driver's pools are in use. A pool may give memory back just before the driver's answer
  * and take it again just after: then it does not seem to have grown, and the answer lacks the bytes. So pools
- * are looked at before and after, no promise is made meanwhile, and earlier promises are counted once
- * more. */
+ * are looked at before and after, no promise is made meanwhile, and earlier ones are counted once more. */
 static bool ask_beside_pools(struct account *account, enum purpose purpose, struct measurement *m)
 {
     if (account->look_again)

@@ -27,8 +27,7 @@ struct account {
     uint64_t touches; /* times that the state became stale; tells a measurement whether it did meanwhile */
     uint64_t measurements; /* measurements begun; each takes its number from here */
     uint64_t newest;       /* number of the measurement that measured and unmeasured come from */
-    /* set once: returns what this process uses as the driver counts it; 0 or -errno, -ENOENT if it has no
-     * context there */
+    /* set once: returns what this process uses by the driver's count; 0 or -errno, -ENOENT: no context */
     int (*measure)(void *context, uint64_t *bytes);
     void *context;
     /* set after account_init, or NULL: returns a quick figure that is never too low; 0 or -errno */
@@ -72,13 +71,11 @@ void account_await(struct account *account);
 
 /* Settles a granted request with the driver's answer. `hidden`: the driver will not report these bytes. */
 void account_settle(struct account *account, uint64_t need, bool success, bool hidden);
-/* The same for a request that one of the driver's own pools served. `growth`: the bytes by which that pool
- * has grown. */
+/* The same for a request that one of the driver's own pools served, which has grown by `growth` bytes. */
 void account_settle_pooled(struct account *account, uint64_t need, uint64_t growth);
 
 /* account_take without the lock, far from the limit, for a request that one of the driver's own pools serves.
- * True: account_settle_promise with the pool's growth, or account_forget_promise, must follow. False: call
- * account_take. */
+ * True: account_settle_promise or account_forget_promise must follow. False: call account_take. */
 bool account_promise(struct account *account, uint64_t need);
 void account_settle_promise(struct account *account, uint64_t need, uint64_t growth);
 void account_forget_promise(struct account *account, uint64_t need);
@@ -123,8 +120,7 @@ struct account_view account_glance(struct account *account);
 /* Returns what the process uses without measuring: the last figure, and what was granted and freed since. */
 uint64_t account_known(struct account *account);
 
-/* Lowers the lease to what the process uses, by the last figure, and its threads have waited for. Returns
- * what it uses. */
+/* Lowers the lease to what the process uses and its threads have waited for. Returns what it uses. */
 uint64_t account_lower_lease(struct account *account);
 /* The same, but measures first. */
 uint64_t account_settle_lease(struct account *account);

@@ -44,8 +44,7 @@ bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out);
 /* Adds to the holds of a handle. Returns false if it is not in the table. */
 bool blocks_hold(uint64_t handle);
 
-/* Removes one block of the context and copies it to *out. Returns false if there is none left. Reserves
- * nothing. */
+/* Removes one block of the context and copies it to *out; reserves nothing. Returns false if none is left. */
 bool blocks_take_of_context(const void *context, struct block *out);
 
 uint64_t blocks_count(void);

@@ -147,8 +147,7 @@ static uint64_t bound_for(const struct rules *bounds, const struct device *devic
     return bytes == RULES_UNLIMITED ? 0 : bytes;
 }
 
-/* Opens the card's ledger and joins it, and the job (NULL: none). Returns 0, or -errno with a sentence in
- * `why`. */
+/* Opens and joins the card's ledger and the job (NULL: none). Returns 0, or -errno and says `why`. */
 static int enter_ledger(struct device *device, const char *job, const struct ledger_limits *limits,
                         char why[LEDGER_WHY])
 {
@@ -173,8 +172,7 @@ static int enter_ledger(struct device *device, const char *job, const struct led
     return rc;
 }
 
-/* Joins the card's ledger, and the job if there is one. Returns -errno if a job was asked for and cannot be
- * joined. */
+/* Joins the card's ledger, and the job if there is one. Returns -errno if that job cannot be joined. */
 static int join_ledger(struct device *device)
 {
     const char *job = rules->group[0] ? rules->group : NULL;

@@ -62,8 +62,7 @@ struct device *device_listed(CUdevice ordinal);
 /* Returns true if this process has no limit on the card: its account is not used. */
 bool device_is_unlimited(const struct device *device);
 
-/* Writes what is free on the card, by NVML if the calling thread has no context there. Returns 0 or
- * -ENODATA. */
+/* Writes what is free on the card, by NVML if the thread has no context there. Returns 0 or -ENODATA. */
 int device_free_bytes(struct device *device, uint64_t *bytes);
 
 /* Returns the card if this process has no limit there and another job has a min on it: then each request must
@@ -85,8 +84,7 @@ bool device_check_rules(void);
 /* Changes the limit, within the administrator's. Returns false if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
 
-/* Returns true if the job's max leaves this process less than its own limit does, beside what the job's other
- * processes use now. */
+/* Returns true if the job's max, less what its other processes use, is below this process's own limit. */
 bool device_job_binds(const struct device *device);
 /* Returns whose limit applies. */
 enum recording_limit device_limit_kind(const struct device *device);

@@ -18,8 +18,7 @@ struct drivers_pool {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Shared while pools of the table are asked or trimmed, whichever thread uses them; exclusive while one is
- * destroyed. */
+/* Shared while pools of the table are asked or trimmed; exclusive while one is destroyed. */
 static pthread_rwlock_t visits = PTHREAD_RWLOCK_INITIALIZER;
 static struct drivers_pool pools[POOLS_MAX];
 static atomic_int count; /* places in use or used before */
@@ -311,8 +310,7 @@ void drivers_pools_forget_left(void)
     lock_mutex_release(&lock);
 }
 
-/* Takes the pool out of the table before the driver's call: right after it another pool may get its handle.
- */
+/* Takes the pool out of the table before the driver's call: right after it another may get its handle. */
 CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
 {
     lock_disable_cancel();

@@ -13,8 +13,7 @@
 
 struct drivers_pool;
 
-/* Finds or adds the pool of the card `ordinal`. Returns NULL if the table is full: what the pool holds is
- * then not known. */
+/* Finds or adds a pool of the card. NULL: the table is full, and what the pool holds is not known. */
 struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal);
 /* The same for the current pool of the card; also NULL if the driver does not name it. */
 struct drivers_pool *drivers_pools_current(CUdevice ordinal);
@@ -32,8 +31,7 @@ uint64_t drivers_pools_reserved(struct drivers_pool *pool);
 /* Returns the bytes that the pool holds and the program does not: freed, perhaps with work still on them. */
 uint64_t drivers_pools_idle(struct drivers_pool *pool);
 
-/* Trims the pools of a card: gives back the idle memory that has no work on it. Returns true if there was
- * idle memory. */
+/* Gives back what is idle in the pools of a card and has no work on it. Returns true if anything was idle. */
 bool drivers_pools_trim(CUdevice ordinal);
 /* The same, but returns how many bytes went back. Includes what the program gave back meanwhile, up to what
  * was idle. */

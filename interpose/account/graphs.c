@@ -197,8 +197,7 @@ static struct row *row_of(const void *exec, int card)
 
 /* ---- launches ---- */
 
-/* Returns true if the launch is on the same stream as the last one, and the driver holds no less than after
- * it. */
+/* Returns true if the launch is on the last one's stream, and the driver holds no less than after that. */
 static bool as_before(const struct row *row, const struct graphs_ask *ask, uint64_t held)
 {
     return row && row->launched && row->stream == ask->stream && held >= row->held;

@@ -76,8 +76,7 @@ bool graphs_again(struct graphs_ask *ask, uint64_t held);
  * graphs_end, which must follow. Waits 1 s at most, since a program can hold up a launch in the driver: then
  * ask->alone is false, and the launch needs all its bytes. */
 void graphs_alone(struct graphs_ask *ask);
-/* Call after the driver gave back unused graph memory of the card: no graph is then known to have its memory.
- * Only while alone. */
+/* Call, while alone, after the driver gave back unused graph memory: any graph may have lost its memory. */
 void graphs_trimmed(const struct graphs_ask *ask);
 /* Writes ask->need. */
 void graphs_need(struct graphs_ask *ask, const struct graphs_pool *pool);

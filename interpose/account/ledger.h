@@ -54,8 +54,7 @@ int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, ch
 /* The same for an existing ledger: makes and replaces nothing. -ENODATA: it is damaged or of another version,
  * and no process uses it; the next one that opens it will replace it. Root may open those of all users. */
 int ledger_open_existing(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
-/* Returns true if the file was removed while this process uses it. Programs that start later make another
- * one. */
+/* Returns true if the file was removed: programs that start later make another one. */
 bool ledger_is_removed(const struct ledger *ledger);
 /* Gives up the slot and unmaps the file. */
 void ledger_close(struct ledger *ledger);
@@ -70,8 +69,7 @@ struct ledger_limits {
 };
 
 /* Takes a slot, and joins the job (NULL: none). A job that is new to the ledger starts with these limits.
- * Returns 0, -ENOSPC if all slots or job records are in use, -EINVAL for an empty or too long name, or
- * another -errno. */
+ * Returns 0, -ENOSPC if all slots or job records are in use, -EINVAL for a bad name, or another -errno. */
 int ledger_join_within(struct ledger *ledger, const char *job, const struct ledger_limits *limits);
 
 /* Gives up file and mapping in a child after fork: they would keep the parent's slot alive after its death.
@@ -125,8 +123,7 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
                          const uint64_t apart[RECORDING_APART_COUNT]);
 
 /* Returns what a CUDA context takes on this card, as measured by a process of the ledger. Waits while another
- * process measures it. 0: not known, and this process must measure it and call ledger_set_context_bytes (with
- * 0 if it could not). */
+ * process measures it. 0: measure it and call ledger_set_context_bytes (with 0 if that fails). */
 uint64_t ledger_context_bytes(struct ledger *ledger);
 void ledger_set_context_bytes(struct ledger *ledger, uint64_t bytes);
 
@@ -162,8 +159,7 @@ void ledger_ask_self(struct ledger *ledger, uint64_t bytes);
 /* ---- guarantees: a job's min on the card ----
  *
  * While a job's processes use less than its min, the others leave the rest of it free on the card: their
- * requests are admitted only beside it. What they hold idle may lie there, and goes back when they are asked.
- */
+ * requests are admitted only beside it. They may hold idle memory there, and give it back when asked. */
 
 /* Returns true if a job other than ours has a min; a few instructions. */
 bool ledger_is_guarded(const struct ledger *ledger);
@@ -193,8 +189,7 @@ bool ledger_is_needed(const struct ledger *ledger);
 /* Returns true if a process waits for memory of our job or of the card; a few instructions. */
 bool ledger_is_waited_for(const struct ledger *ledger);
 
-/* Sets a function that is called once in each wait longer than two seconds, with the bytes waited for. Call
- * before the first wait. */
+/* Sets a function to call once in each wait of over two seconds. Call before the first wait. */
 void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, uint64_t bytes),
                          void *argument);
 
@@ -252,11 +247,9 @@ struct ledger_totals {
 /* Reads the totals of a job. Returns false if the ledger does not know it. */
 bool ledger_read_job(const struct ledger *ledger, const char *job, struct ledger_totals *totals);
 
-/* Asks the process of a slot to give idle memory back and publish its figures. Returns false if there is no
- * process. */
+/* Asks a slot's process to give idle memory back and publish its figures. Returns false if there is none. */
 bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *question);
-/* Waits for the answer to that question, timeout_ms at most. Returns true if the process has answered or
- * died. */
+/* Waits for the answer, timeout_ms at most. Returns true if the process has answered or died. */
 bool ledger_await_slot(struct ledger *ledger, int slot, uint32_t question, unsigned timeout_ms);
 /* Both. */
 bool ledger_poke(struct ledger *ledger, int slot, uint64_t bytes, unsigned timeout_ms);

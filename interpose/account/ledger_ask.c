@@ -38,8 +38,7 @@ static bool has_room(const struct ledger *ledger, uint64_t enough)
     return enough != NOT_ENOUGH && ledger_room(ledger) >= enough;
 }
 
-/* Waits until all have answered or died or the job has `enough` room, timeout_ms at most. Returns true if all
- * have answered or died. */
+/* Waits until all have answered or died (returns true) or the job has `enough` room, timeout_ms at most. */
 static bool await_answers(struct ledger *ledger, const struct asked *asked, uint64_t enough,
                           unsigned timeout_ms)
 {
@@ -84,8 +83,7 @@ static bool owes_for_long(const struct ledger *ledger, int slot)
            clock_ms() >= atomic_load(&ledger->silent_since[slot]) + LEDGER_SLOW_MS;
 }
 
-/* Asks the other processes that `may_ask` chooses. Those that still owe this process an answer are not waited
- * for. */
+/* Asks the other processes that `may_ask` chooses. Those that still owe an answer are not waited for. */
 static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledger *ledger, int slot),
                        uint64_t bytes, struct asked *asked)
 {
@@ -119,8 +117,7 @@ static void hear_answers(struct ledger *ledger, const struct asked *asked, uint6
     }
 }
 
-/* Returns what the process of a slot has idle, as it last said, and may lend to other jobs: it keeps its
- * job's min. */
+/* Returns what the process of a slot said is idle and may go to other jobs: it keeps its job's min. */
 static uint64_t lendable(const struct ledger *ledger, int slot)
 {
     return sums_smaller(atomic_load(&ledger->file->slots[slot].cached), ledger_above_min(ledger, slot));
@@ -347,8 +344,7 @@ void ledger_wake(struct ledger *ledger)
 
 /* ---- waiting ---- */
 
-/* Tries to end a wait. The caller holds the lock. Returns 0 if the lease was raised, -EDEADLK, -ENOMEM, or
- * -EAGAIN to wait on. */
+/* Tries to end a wait, with the lock. Returns 0 with the lease raised, -EDEADLK, -ENOMEM, or -EAGAIN. */
 static int try_wait(struct ledger *ledger, uint64_t least, struct ledger_turn *turn)
 {
     struct ledger_queue queue = ledger_look_at_queue(ledger, turn, false);

@@ -156,8 +156,7 @@ int ledger_slots(const struct ledger *ledger);
 /* Returns true if a process is in the job; it may have died since the last recount. */
 bool ledger_job_is_used(const struct ledger *ledger, const struct ledger_job *job);
 
-/* Takes the mutex and the lock word. Returns 0, or -ETIMEDOUT with neither held. The ledger must have a
- * slot. */
+/* Takes the mutex and the lock word; needs a slot. Returns 0, or -ETIMEDOUT with neither held. */
 int ledger_lock(struct ledger *ledger);
 void ledger_unlock(struct ledger *ledger);
 
@@ -202,11 +201,9 @@ bool ledger_is_member(const struct ledger *ledger, int slot);
 bool ledger_is_other(const struct ledger *ledger, int slot);
 /* The same for another process of our job. */
 bool ledger_is_listed(const struct ledger *ledger, int slot);
-/* Returns by how much the job of a slot, or its process without a job, is above its min; LEDGER_UNLIMITED
- * without one. */
+/* Returns by how much a slot's job, or its process without one, exceeds its min; LEDGER_UNLIMITED: no min. */
 uint64_t ledger_above_min(const struct ledger *ledger, int slot);
-/* Has the job's processes give back what is above `high`, if a lease that was raised from `before` has passed
- * it. */
+/* Has the job's processes give back what exceeds `high`, if leases have risen past it from `before`. */
 void ledger_ask_above_high(struct ledger *ledger, uint64_t before);
 
 /* Sleeps while the word has this value, timeout_ms at most. May return early for no reason. */

@@ -153,8 +153,7 @@ static bool is_whole(int fd, const char *uuid)
 }
 
 /* Writes zeros over the whole file, so that it has all its pages: if memory is short, a later access to a
- * missing page would kill the program. Never makes the file too short, because a process may have mapped
- * it. */
+ * missing page would kill the program. Never shortens the file: a process may have mapped it. */
 static bool clear_file(int fd)
 {
     static const char zeros[4096];

@@ -70,8 +70,7 @@ void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
     atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
 }
 
-/* Of many processes that wait, one goes on when the first takes too long; the others then wait for that
- * one. */
+/* Of many that wait, one goes on when the first takes too long; the others then wait for that one. */
 uint64_t ledger_context_bytes(struct ledger *ledger)
 {
     const uint64_t last = clock_ms() + SIZING_ALL_MS;

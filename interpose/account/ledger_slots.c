@@ -129,8 +129,7 @@ bool ledger_is_listed(const struct ledger *ledger, int slot)
 
 /* ---- queues ---- */
 
-/* Returns true if a process outside the queue cannot free memory: it has none, or waits for its job's.
- */
+/* Returns true if a process outside the queue cannot free memory: it has none or waits for its job's. */
 static bool cannot_free(const struct ledger_slot *slot, bool card)
 {
     return card ? atomic_load(&slot->ticket) || !atomic_load(&slot->used) : !atomic_load(&slot->lease);

@@ -41,8 +41,7 @@ enum limit_verdict limit_decide(const struct limit_state *state, uint64_t need, 
         return LIMIT_MEASURE;
     if (fits(state, need))
         return LIMIT_GRANT;
-    /* Too much by the driver's own figure, however the requests in flight end: a request must not wait for
-     * them for ever. */
+    /* Too much by the driver's own figure, however the requests in flight end: do not wait for them. */
     if (sums_add(sums_add(state->measured, need), state->reserve) > state->limit)
         return LIMIT_REFUSE;
     /* What others were granted during our measurement may be counted twice. */

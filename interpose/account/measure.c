@@ -249,8 +249,7 @@ void measure_ready(void)
     lock_restore_cancel();
 }
 
-/* Adds up what NVML lists under a number. Returns 0, -ESRCH if there is no entry, -ENODATA if one has no
- * figure. */
+/* Adds up what NVML lists under a number. Returns 0, -ESRCH: no entry, -ENODATA: one without a figure. */
 static int sum_of(const struct nvml_process *list, unsigned count, unsigned pid, uint64_t *bytes)
 {
     int rc = -ESRCH;

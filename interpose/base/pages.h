@@ -26,8 +26,7 @@ static inline void *pages_map_sparse(uint64_t bytes)
 
 /* Grows an array of *capacity elements of `size` bytes to hold `need`, which is more than *capacity. The
  * array was returned by this function or is NULL. Keeps its first `used` elements. The capacity doubles,
- * beginning with `first`. Returns the new array, or NULL if there is no memory: then the old one stays as it
- * is. */
+ * beginning with `first`. Returns the new array, or NULL without memory: then the old one stays. */
 static inline void *pages_grow(void *array, uint64_t *capacity, uint64_t used, uint64_t need, uint64_t size,
                                uint64_t first)
 {

@@ -22,8 +22,7 @@ atomic_int *process_mark(void);
 bool process_is_copy(void);
 
 /* For exit handlers: takes a lock, and returns false if it is held longer than any other thread would hold
- * it. Then the calling thread itself holds it: a signal handler of the program has interrupted it and called
- * exit. */
+ * it. Then the calling thread itself holds it: a signal handler has interrupted it and called exit. */
 bool process_lock_at_exit(pthread_mutex_t *lock);
 /* Returns the time until which an exit handler waits for something short. */
 struct timespec process_exit_patience(void);

@@ -132,8 +132,7 @@ static inline int table_prepare(struct table *table, const struct table_of *of, 
     return 0;
 }
 
-/* Takes an entry out, and moves later ones of the same run back, so that each can be reached from its home.
- */
+/* Takes an entry out, and moves later ones of its run back, so that each can be reached from its home. */
 TABLE_INLINE void table_erase(struct table *table, const struct table_of *of, void *place)
 {
     const uint64_t mask = table->capacity - 1;

@@ -38,8 +38,7 @@ static void *base_of(const void *address)
     return address && dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-/* Returns a handle of the library that defines `symbol` if it is a driver itself and does not merely depend
- * on one, else NULL. */
+/* Returns a handle of the library that defines `symbol` if it is a driver, not merely linked to one. */
 static void *owner_of(const void *symbol)
 {
     Dl_info info;

@@ -48,8 +48,7 @@ static inline CUresult driver_may_allocate(void)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
 }
 
-/* Writes the number of the current context's card. Returns 0, -ENXIO without a context, -ENODEV if the driver
- * cannot say. */
+/* Writes the current context's card. Returns 0, -ENXIO: no context, -ENODEV: the driver cannot say. */
 static inline int driver_current_card(CUdevice *ordinal)
 {
     CUcontext context = NULL;

@@ -32,8 +32,7 @@ static bool is_slot(const ElfW(Rela) * relocation, const ElfW(Sym) * symbol)
            symbol->st_shndx == SHN_UNDEF;
 }
 
-/* Visits the slots of one table of relocations: `table` is the tag of its address, `bytes` that of its size.
- */
+/* Visits the slots of one table of relocations: `table` is the tag of its address, `bytes` of its size. */
 static void each_of(const struct dl_phdr_info *object, ElfW(Sxword) table, ElfW(Sxword) bytes,
                     void (*visit)(const struct elfslot *slot, void *context), void *context)
 {

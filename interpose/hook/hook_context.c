@@ -9,8 +9,7 @@
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
 
-/* Runs a call that makes a context: asks for room first, and undoes the call if the context does not fit the
- * limit. */
+/* Runs a call that makes a context: asks for room first, and undoes it if the context does not fit. */
 #define MAKING(call, undo, ordinal)                                                                          \
     ({                                                                                                       \
         struct route_growth growth_;                                                                         \

@@ -266,8 +266,7 @@ static uint64_t bytes_of(const struct launch *launch)
         result_;                                                                                             \
     })
 
-/* Remembers a graph that was instantiated. One that cannot be remembered could not be counted: it is
- * destroyed. */
+/* Remembers a new executable graph, or destroys it if that fails: it could not be counted. */
 static CUresult remember(CUgraphExec *exec, const struct footprint *footprint, CUresult result)
 {
     if (result != CUDA_SUCCESS || (!footprint->count && graphs_none()) ||

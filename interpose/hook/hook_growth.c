@@ -40,8 +40,7 @@ uint64_t growth_stack_of(CUfunction kernel)
         result_;                                                                                             \
     })
 
-/* Stops relying on the order of streams if a kernel may begin before the one before it in its stream has
- * ended. */
+/* Stops relying on the order of streams if a kernel may begin before its predecessor has ended. */
 static void look_at_attributes(const CUlaunchConfig *config)
 {
     for (unsigned int i = 0; config->attrs && i < config->numAttrs; i++) {

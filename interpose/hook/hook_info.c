@@ -4,8 +4,7 @@
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
 
-/* Reports as free what can be allocated: the rest of the card or of the limit, plus what our pools hold
- * idle. */
+/* Reports as free what can be allocated: the rest of card or limit, plus what our pools hold idle. */
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = driver.cuMemGetInfo_v2(free_bytes, total_bytes);

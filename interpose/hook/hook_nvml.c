@@ -150,8 +150,7 @@ static void tell(const struct view *view, unsigned long long *total, unsigned lo
     *free_bytes = sums_smaller(sums_smaller(*free_bytes, view->room) + view->idle, view->limit - *used);
 }
 
-/* NVML may call one of its own queries by name and reach our hook again: that call gets the card's own
- * figures. */
+/* NVML may call its own queries by name and reach our hook again: that call gets the card's figures. */
 static _Thread_local bool asking;
 
 nvml_return nvmlDeviceGetMemoryInfo(nvml_device card, struct nvml_memory *memory)

@@ -11,13 +11,11 @@
 #define CALL(symbol, type)
 #include "interpose/driver/hooks.def"
 
-/* The stream that an entry point means by `stream`: for the _ptsz ones NULL is the per-thread default
- * stream. */
+/* What an entry point means by `stream`: for the _ptsz ones NULL is the per-thread default stream. */
 #define STREAM(stream)      (stream)
 #define STREAM_ptsz(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
-/* Adds SUFFIX to a name. For the .inc files, which define a group of entry points twice: with SUFFIX empty,
- * and with _ptsz. */
+/* Adds SUFFIX to a name. For the .inc files, which define entry points twice: SUFFIX empty, and _ptsz. */
 #define NAMED_PASTE(name, suffix)  name##suffix
 #define NAMED_EXPAND(name, suffix) NAMED_PASTE(name, suffix)
 #define NAMED(name)                NAMED_EXPAND(name, SUFFIX)

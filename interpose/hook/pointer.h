@@ -1,5 +1,4 @@
-/* pointer: what lies at an address: a pooled block, a block opened from another process, or memory of the
- * driver's. Owns no lock. */
+/* pointer: whose an address is: a pooled block, another process's block, or the driver's. Owns no lock. */
 #ifndef GPUCAP_POINTER_H
 #define GPUCAP_POINTER_H
 

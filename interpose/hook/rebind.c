@@ -228,8 +228,7 @@ static void walk(struct scan *scan)
 
 /* ---- loading ---- */
 
-/* Returns the index of the first new object. If others were unloaded meanwhile, new ones may be anywhere:
- * 0. */
+/* Returns the index of the first new object; 0 if others were unloaded: new ones may be anywhere. */
 static size_t first_new(const struct objects *before, const struct objects *now)
 {
     return before->removed == now->removed ? before->count : 0;

@@ -41,8 +41,7 @@ static void *ask_loaded(const char *name, const char *version)
     return library ? ask(library, name, version) : NULL; /* the library stays open */
 }
 
-/* Looks up a name for RTLD_DEFAULT. Returns false if an object before us defines it: then the real function
- * applies. */
+/* Looks up a name for RTLD_DEFAULT. False: an object before us defines it, so the real function applies. */
 static bool look_up_default(const char *name, const char *version, void *own, const void *caller,
                             void **found)
 {
@@ -56,8 +55,7 @@ static bool look_up_default(const char *name, const char *version, void *own, co
     return true;
 }
 
-/* Looks up a name for RTLD_NEXT. Returns false if the real function finds what the program would find without
- * us. */
+/* Looks up a name for RTLD_NEXT. Returns false if the real function finds what it would without us. */
 static bool look_up_next(const char *name, const char *version, void *own, const void *caller, void **found)
 {
     struct elfsym_next next = elfsym_after(caller, own, name);

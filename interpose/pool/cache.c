@@ -508,8 +508,7 @@ void cache_flush_small(const struct pool *pool)
         flush(cache);
 }
 
-/* Flushes another thread's cache. Does not wait if that thread uses the heap, where it may be waiting for
- * work. */
+/* Flushes another thread's cache, without waiting if that thread uses the heap: it may wait for work. */
 static void flush_another(struct cache *cache)
 {
     empty_slots(cache);

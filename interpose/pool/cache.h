@@ -72,8 +72,7 @@ uint64_t cache_new_id(struct pool *pool, struct cache *cache);
 /* Counts a small block of `bytes` as handed out, or, with the negative number, as taken back. */
 void cache_count_small(struct cache *cache, uint64_t bytes);
 
-/* Takes a block of exactly `size` bytes from the calling thread's cache. Returns true and *address, or
- * false. */
+/* Takes a block of exactly `size` bytes from the thread's cache. Returns true and *address, or false. */
 bool cache_take(struct pool *pool, uint64_t asked, uint64_t size, uint64_t *address);
 
 /* Returns true if the calling thread's cache knows that a live block begins at the address. */

@@ -79,8 +79,7 @@ void capture_remove_questions(struct capture_questions *questions)
     lock_release(&captures_lock);
 }
 
-/* Changes the word and then reads `captures`; capture_begin does the opposite, so one of the two sees the
- * other. */
+/* Changes the word and then reads `captures`; capture_begin does the opposite, so one sees the other. */
 uint64_t capture_begin_question(struct capture_questions *questions)
 {
     uint64_t word = atomic_load_explicit(&questions->word, memory_order_relaxed);
@@ -296,8 +295,7 @@ CUresult capture_wait_as_free(CUcontext context)
 
 /* ---- beginnings and ends ---- */
 
-/* Returns the index of the thread's own capture of this stream, else of any capture of it, else
- * CAPTURES_MAX. */
+/* Returns the index of the thread's own capture of this stream, else of any, else CAPTURES_MAX. */
 static int name_of(uintptr_t stream, uintptr_t thread)
 {
     int found = CAPTURES_MAX;

@@ -51,8 +51,7 @@ uint64_t capture_begin_question(struct capture_questions *questions);
 void capture_end_question(struct capture_questions *questions, uint64_t number, bool answered);
 /* Returns the number of the first question that begins after the call. */
 uint64_t capture_next_question(struct capture_questions *questions);
-/* Spins until that question was answered, or no thread asks, or for 10 us. Returns true if it was answered.
- */
+/* Spins until that question was answered (returns true), or no thread asks, or for 10 us. */
 bool capture_await_answer(struct capture_questions *questions, uint64_t number);
 
 /* Orders all later work of the context behind all that was submitted, on the device. *event is recorded for
@@ -66,8 +65,7 @@ CUresult capture_wait_context(CUcontext context);
  * driver refuses the free and destroys the capture. */
 CUresult capture_wait_as_free(CUcontext context);
 
-/* Wait for an event, or for a stream that does not capture; query an event. All work while captures are
- * open. */
+/* Wait for an event or a stream that does not capture; query an event. All work beside captures. */
 CUresult capture_wait_event(CUevent event);
 CUresult capture_wait_stream(CUstream stream);
 CUresult capture_query_event(CUevent event);

@@ -16,8 +16,7 @@ struct fence;
  * enough (early). `imports` unmaps closed blocks of other processes (ipc_imports_sweep). */
 void decay_setup(const struct options *options, void (*imports)(struct fence *));
 
-/* Call when memory was freed, or a closed import could not be unmapped at once. Starts the thread at the
- * first call. */
+/* Call when memory was freed, or a closed import could not be unmapped. The first call starts the thread. */
 void decay_wake(void);
 
 #endif

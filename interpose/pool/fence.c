@@ -90,8 +90,7 @@ static struct fence_event *event_from(struct fence *fence, uint64_t epoch)
     return first;
 }
 
-/* Creates the event in the fence's context: an event belongs to the context that is current, and frees come
- * from any. */
+/* Creates the event in the fence's context: it belongs to the current one, and frees come from any. */
 static CUresult make_event(const struct fence *fence, struct fence_event *event)
 {
     CUcontext before;
@@ -164,8 +163,7 @@ static void settle_epoch(struct fence *fence, uint64_t epoch)
     }
 }
 
-/* Finds out which closed epochs are done, oldest first. `query` is cuEventQuery, or a variant that works
- * beside captures. */
+/* Finds out which closed epochs are done, oldest first. `query` is cuEventQuery or works beside captures. */
 static void learn(struct fence *fence, CUresult (*query)(CUevent event))
 {
     struct fence_event *oldest;
@@ -266,8 +264,7 @@ static bool ask_at_rest(struct fence *fence, CUresult *result)
 }
 
 /* Asks the driver by an event, unless another thread has asked since this thread read its epoch. *event: the
- * event to wait for, or NULL. Returns false if a capture is open or all events are in use: then nothing was
- * asked. */
+ * event to wait for, or NULL. Returns false without asking if a capture is open or all events are in use. */
 static bool ask(struct fence *fence, uint64_t epoch, struct fence_event **event, CUresult *result)
 {
     const bool shared = fence->closed >= epoch;
@@ -399,8 +396,7 @@ uint64_t fence_epoch(struct fence *fence)
     /* Must come before the caller checks whether stream order is enough, and so before a later stream waits
      * for the main stream. */
     streams_note_early_free(fence->context);
-    /* Keeps epochs small: a thread that must wait then waits for the oldest of them and not for the newest
-     * work. */
+    /* Keeps epochs small: a thread that must wait then waits for the oldest work, not for the newest. */
     if (++frees % FENCE_EPOCH_FREES == 0)
         fence_poll(fence);
     return epoch;
@@ -430,8 +426,7 @@ void fence_poll(struct fence *fence)
         capture_admit();
 }
 
-/* Returns the event behind everything freed so far, or NULL. If all events are in use, records the newest
- * again, for both epochs. */
+/* Returns the event behind everything freed so far, or NULL. Reuses the newest if all are in use. */
 static struct fence_event *newest_event(struct fence *fence)
 {
     if (close_epoch(fence))

@@ -64,8 +64,7 @@ void fence_expect_flags(void);
 
 /* ---- free = strict ---- */
 
-/* A check that runs before a thread blocks. If it returns an error, the thread does not block and returns
- * that error. */
+/* A check that runs before a thread blocks. If it returns an error, the thread returns that instead. */
 struct fence_check {
     CUresult (*call)(void *argument);
     void *argument;
@@ -91,8 +90,7 @@ uint64_t fence_reached(struct fence *fence);
  * all later work is ordered behind it. */
 uint64_t fence_usable(struct fence *fence);
 
-/* Closes the open epoch if it has a free and no capture is open, and learns which epochs are done. Never
- * waits. */
+/* Closes the open epoch if it has a free and no capture is open; learns which are done. Never waits. */
 void fence_poll(struct fence *fence);
 
 /* Orders all later work of the context behind everything freed so far, on the device. Costs two calls of 0.5

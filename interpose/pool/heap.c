@@ -25,8 +25,7 @@ extern const char *heap_je_malloc_conf;
 
 #define ARENAS_MAX 256
 
-/* Extents are taken and returned at once and in the size asked for; nothing is kept, filled or run in the
- * background. */
+/* Extents are taken and returned at once, in the size asked for; nothing is kept, filled or deferred. */
 const char *heap_je_malloc_conf = "abort_conf:false,retain:false,dirty_decay_ms:0,muzzy_decay_ms:0,narenas:1,"
                                   "background_thread:false,tcache:false,junk:false,zero:false";
 

@@ -197,8 +197,7 @@ static int take_slow(struct pool *pool, uint64_t bytes, uint64_t size, uint64_t 
     return rc;
 }
 
-/* Gives unused memory of the heap back to the pool, if that could make `size` fit. Returns true if the pool
- * got any. */
+/* Gives unused memory of the heap back to the pool, if `size` may fit then. Returns true if it got any. */
 static bool trim_small(struct pool *pool, uint64_t size, struct pool_effort *effort)
 {
     struct cache *cache = pool->small.on ? cache_mine(pool) : NULL;

@@ -6,8 +6,7 @@
 #include "interpose/pool/pool_table.h"
 #include "interpose/pool/small.h"
 
-/* Looks up the small block that begins at the address, or, with `inside`, contains it. Returns true if there
- * is one. */
+/* Looks up the small block that begins at the address or, with `inside`, contains it. False: none. */
 static bool small_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block)
 {
     uint64_t start = address, word;

@@ -9,8 +9,7 @@ struct pool_block {
     uint32_t pins;
     bool sync_memops; /* what pool_set_sync_memops has set */
 };
-/* Looks up the live block that begins at `address`, or, with `inside`, that contains it. Returns 0 or
- * -EINVAL. */
+/* Looks up the live block that begins at `address` or, with `inside`, contains it. Returns 0 or -EINVAL. */
 int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_block *block);
 
 /* Returns the mark of the live block that begins at `address`, and its word, or NULL. *range: its range, or

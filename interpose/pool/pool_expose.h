@@ -9,8 +9,7 @@
 
 #include "interpose/pool/pool_state.h"
 
-/* Takes over the range of an exposed block that the program has freed. The block is not in the table any
- * more. */
+/* Takes over the range of an exposed block that was freed and is no longer in the table. */
 void pool_expose_free(struct pool *pool, struct range *range, uint64_t epoch);
 
 /* Releases the chunks of exposed memory that hold no other block and whose work is done. */

@@ -20,8 +20,7 @@ struct pool_stats {
 
 /* Returns the figures as far as known. Never calls the driver, so it works at the end of the process. */
 struct pool_stats pool_stats(struct pool *pool);
-/* The same for an exit handler: does not flush the thread's small blocks. Returns false if the lock cannot be
- * taken. */
+/* The same at exit: does not flush the thread's small blocks. Returns false if the lock cannot be taken. */
 bool pool_stats_at_exit(struct pool *pool, struct pool_stats *stats);
 
 /* Returns true if more than `permille` thousandths of what the pool holds are not live. */

@@ -16,8 +16,7 @@ void pool_guard(struct pool *pool)
     pool->small.on = false;
 }
 
-/* Returns the first place from `from` on for `bytes` with an unmapped page on each side; 0 if there is
- * none. */
+/* Returns the first place from `from` on for `bytes` with an unmapped page on each side, or 0. */
 static uint64_t find_place(const struct pool *pool, uint64_t from, uint64_t bytes)
 {
     for (const struct range *r = ranges_at(&pool->ranges, from); r; r = r->upper) {

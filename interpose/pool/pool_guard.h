@@ -15,12 +15,10 @@
 /* Puts every block of a pool into pages of its own. Call before the first pool_alloc. */
 void pool_guard(struct pool *pool);
 
-/* Takes a range of `size` bytes at the end of a new chunk. May drop the lock to wait for work. Returns 0 and
- * *out, or -ENOMEM. */
+/* Takes `size` bytes at the end of a new chunk. May drop the lock. Returns 0 and *out, or -ENOMEM. */
 int pool_guard_take(struct pool *pool, uint64_t size, struct range **out, struct pool_effort *effort);
 
-/* Frees the rest of a guarded block's chunk, so that the whole chunk is free once the block is. Does nothing
- * for other blocks. */
+/* Frees the rest of a guarded block's chunk: then the chunk is free once the block is. Ignores others. */
 void pool_guard_give_rest(struct pool *pool, const struct range *block);
 
 #endif

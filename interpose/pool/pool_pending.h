@@ -25,8 +25,7 @@ bool pool_join(struct pool *pool);
  * chunks would have to move. */
 void pool_prefer_fit(struct pool *pool, uint64_t size);
 
-/* Waits for the oldest work that freed memory depends on, with the lock dropped. *more: there is other such
- * work. Returns 0 or -EIO. */
+/* Drops the lock and waits for the oldest work on freed memory. *more: there is other. Returns 0 or -EIO. */
 int pool_wait_for_work(struct pool *pool, bool *more);
 /* The same, counted as the effort of an allocation. */
 int pool_wait_counted(struct pool *pool, struct pool_effort *effort, bool *more);

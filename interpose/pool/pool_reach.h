@@ -8,8 +8,7 @@
 /* Pins a block for another process: its memory is not unmapped, moved or reused until the last pool_unpin,
  * even if the program frees the block. Returns 0 or -EINVAL. */
 int pool_pin(struct pool *pool, uint64_t address);
-/* Removes one pin. If it was the last one and the block has been freed, frees its memory. Returns 0 or
- * -EINVAL. */
+/* Removes one pin; the last one frees the memory of a freed block. Returns 0 or -EINVAL. */
 int pool_unpin(struct pool *pool, uint64_t address);
 
 /* Returns the chunks behind a pinned block in *chunks, in order of address; the block begins `*offset` bytes

@@ -52,8 +52,7 @@ static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, stru
     return count;
 }
 
-/* Maps new chunks into the hole that a chunk has left. Returns false if there is not enough memory: it stays
- * a hole. */
+/* Maps new chunks into the hole that a chunk has left. Returns false without memory: it stays a hole. */
 static bool fill(struct pool *pool, const struct last_chunk *chunk, struct vmm_chunk *pieces, uint64_t count)
 {
     uint64_t made = 0, stuck = 0, at = chunk->start;

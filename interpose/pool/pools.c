@@ -9,8 +9,7 @@
 #include "interpose/settings/log.h"
 
 static struct lock registry_lock = LOCK_INITIALIZER(LOCK_REGISTRY);
-/* Address space of each pool; written under registry_lock, read without it while pools are opened and
- * closed. */
+/* Address space of each pool; written under registry_lock, read without it. */
 static struct {
     _Atomic(CUcontext) context; /* NULL: unused */
     _Atomic uint64_t base, span;

@@ -13,8 +13,7 @@
 
 void pools_setup(const struct options *options);
 
-/* Returns the context whose pool serves `context`, which is current: for a green context the primary one
- * behind it. */
+/* Returns the context whose pool serves the current `context`: behind a green one the primary one. */
 CUcontext pools_owner(CUcontext context);
 
 /* Returns the same without asking the driver, as long as the program has made no green context. */
@@ -65,8 +64,7 @@ void pools_forget_green(void);
 /* Forgets all pools, in the child of a fork. */
 void pools_after_fork(void);
 
-/* Gives idle memory of a card back to the driver, at least `bytes` if its pools have that much. Returns how
- * much. */
+/* Gives idle memory of a card back to the driver, `bytes` or more if there is so much. Returns how much. */
 uint64_t pools_trim(CUdevice ordinal, uint64_t bytes);
 
 /* Returns how much pools_trim could give back, if need be after a wait for work. */
@@ -80,8 +78,7 @@ uint64_t pools_idle_on(CUdevice ordinal);
 void pools_each(void (*visit)(struct pool *pool, void *argument), void *argument);
 /* Adds up what `of` returns for those of one card, until it is `wanted`. */
 uint64_t pools_sum(CUdevice ordinal, uint64_t wanted, uint64_t (*of)(struct pool *pool, uint64_t missing));
-/* The same without the lock, for visits that wait for work. Only the end of the pool's context waits for such
- * a visit. */
+/* The same without the lock, for visits that wait for work. Only the end of the context waits for them. */
 void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument);
 
 /* Logs the figures of each pool at level info. Called in an exit handler. */

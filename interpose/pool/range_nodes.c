@@ -127,8 +127,7 @@ struct range *range_new(struct ranges *r, uint64_t start, uint64_t bytes, enum r
     r->spare = node->next;
     r->spares--;
     r->nodes++;
-    /* Sets all but the mark: a thread may still compare its word with that of the block that used to be
-     * here. */
+    /* Sets all but the mark: a thread may still compare its word with that of an earlier block here. */
     node->start = start;
     node->bytes = bytes;
     node->lower = node->upper = node->next = node->prev = node->older = node->newer = NULL;

@@ -21,8 +21,7 @@
 
 enum ranges_zone { RANGES_SMALL, RANGES_LARGE, RANGES_ZONES };
 
-/* RANGE_DEAD: still mapped, but its chunk is mapped and used elsewhere, or the driver let it be neither used
- * nor unmapped. */
+/* RANGE_DEAD: still mapped, but its chunk is used elsewhere, or could be neither used nor unmapped. */
 enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE, RANGE_DEAD };
 
 struct range {
@@ -70,8 +69,7 @@ void range_nodes_close(struct ranges *ranges);
 /* Returns a node without neighbours. A spare one must have been prepared. */
 struct range *range_new(struct ranges *ranges, uint64_t start, uint64_t bytes, enum range_state state);
 
-/* Splits a node that is in no list at `offset`: returns a new node for the lower part; `node` keeps the upper
- * part. */
+/* Splits a node that is in no list at `offset`. Returns a new node for the lower part; `node` is the rest. */
 struct range *range_split(struct ranges *ranges, struct range *node, uint64_t offset);
 /* Merges two neighbours that are in no list into the lower node; the upper one is dropped. */
 struct range *range_join(struct ranges *ranges, struct range *low, struct range *high);

@@ -16,8 +16,7 @@
 #define SMALL_PIECES     (RANGES_PAGE / SMALL_PIECE)
 #define SMALL_PAGE_UNITS (RANGES_PAGE / RANGES_UNIT)
 
-/* A page of the address space that has or had extents. Created under the pool's lock, and kept until the pool
- * is closed. */
+/* A page of address space that has or had extents. Created under the pool's lock, kept until it is closed. */
 struct small_page {
     /* guarded by the pool's lock */
     struct range *range;             /* NULL: no extents here */
@@ -29,8 +28,7 @@ struct small_page {
     struct mark marks[SMALL_PAGE_UNITS]; /* one for each unit at which a block can begin */
 };
 
-/* Opens the heap of a pool. If jemalloc or host memory for the table is missing, small blocks are served like
- * others. */
+/* Opens a pool's heap. Without jemalloc or memory for its table small blocks are served like others. */
 void small_open(struct pool *pool);
 void small_close(struct pool *pool);
 

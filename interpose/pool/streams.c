@@ -131,8 +131,7 @@ static void say_second(uintptr_t key, const void *caller)
                  (unsigned long)atomic_load(&main_stream));
 }
 
-/* Registers a submission to a stream. Returns true if it is not the main stream and stream order is still
- * relied upon. */
+/* Registers a submission. Returns true for another than the main stream while stream order is relied on. */
 static bool note(uintptr_t key)
 {
     lock_assert_held(&streams_lock);

@@ -60,8 +60,7 @@ void streams_submit_end(void);
 /* Call before a stream is destroyed: another one may get its handle. */
 void streams_end(CUstream stream);
 
-/* Stops relying on the order of streams, for good. Waits for the main stream if blocks were handed out in its
- * order. */
+/* Stops relying on stream order, for good. Waits for the main stream if blocks were reused in its order. */
 void streams_distrust(void);
 /* The same, and logs at level info the entry point or object that is the reason. */
 void streams_unknown(const char *name);

@@ -39,8 +39,7 @@ static void describe(struct vmm *vmm, CUdevice ordinal)
     vmm->access_count = 1;
 }
 
-/* Returns the smallest address space that will do where it is limited (sanitizers, ulimit -v): clearly more
- * than the card's memory. */
+/* Returns the least address space that will do where it is limited: well above the card's memory. */
 static uint64_t least_span(CUdevice ordinal)
 {
     size_t total = 0;
@@ -193,8 +192,7 @@ void vmm_remember(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunk
         slot[i] = (struct vmm_slot){.back = i};
 }
 
-/* Unmaps chunks that end at `end`, all at once or else one by one from the last. Returns how many stay
- * mapped. */
+/* Unmaps chunks that end at `end`, all at once or one by one from the last. Returns how many stay mapped. */
 static uint64_t unmap_again(uint64_t start, uint64_t end, const struct vmm_chunk *chunks, uint64_t count)
 {
     if (count == 0 || driver.cuMemUnmap(start, end - start) == CUDA_SUCCESS)

@@ -45,8 +45,7 @@ struct vmm {
     uint64_t calls;    /* driver calls so far: create, map, access, unmap, release */
 };
 
-/* Reserves the address space. Returns 0, -ENOTSUP if the card lacks the virtual memory management we need, or
- * another -errno. */
+/* Reserves the address space. Returns 0, -ENOTSUP if the card lacks what we need, or another -errno. */
 int vmm_open(struct vmm *vmm, CUdevice ordinal);
 /* Tests with one page whether the platform does what the card reports: some virtual and shared setups do not,
  * and refuse memory that can be exported or reached over the bus. A full card is not a failure. Returns 0 or
@@ -86,8 +85,7 @@ struct vmm_chunk vmm_chunk_from(const struct vmm *vmm, uint64_t start);
  * card without decompression, where the driver says the same of its own memory (H200). */
 bool vmm_decompresses(const struct vmm *vmm);
 
-/* Gives another card access to everything that is and will be mapped; counted. Returns 0, or -errno and
- * changes nothing. */
+/* Gives another card access to all that is and will be mapped; counted. Returns 0, or -errno unchanged. */
 int vmm_add_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end);
 /* Undoes one vmm_add_peer. The last one ends the card's access. */
 void vmm_remove_peer(struct vmm *vmm, CUdevice peer, uint64_t mapped_end);

@@ -84,8 +84,7 @@ static inline void events_note_kept(enum recording_kind kind, uint64_t address)
             &(struct recording_event){.head.type = EVENTS_KEPT, .kind = (uint8_t)kind, .address = address});
 }
 
-/* Limits of the calling thread's stack, as far as known: *low is 0 otherwise. Known once the thread has noted
- * an event. */
+/* Writes the limits of the calling thread's stack; *low is 0 where they are not known. */
 void events_stack(uintptr_t *low, uintptr_t *high);
 
 /* ---- for the recorder's thread ---- */

@@ -24,8 +24,7 @@ struct live_row {
 /* Enters a block. A block that is still known under this number is gone: its release was not seen. */
 void live_add(const struct recording_event *event);
 
-/* Removes the block of a release, and fills in its size, card, kind, owner and tag. Returns false if it is
- * not known. */
+/* Removes the block of a release, and fills in what was known of it. Returns false if it is not known. */
 bool live_take(struct recording_event *event);
 
 /* Removes one block whose address lies in a range, and fills in its event. Returns false if none is left. */

@@ -279,8 +279,7 @@ static size_t find_first_caller(struct stack stack, uint64_t return_address, con
     return 0;
 }
 
-/* Counts a search in vain, with the lock held: callers in code that is of no file are not looked for again
- * and again. */
+/* Counts a search in vain, with the lock: callers in code of no file are not searched for endlessly. */
 static void note_failure(uint64_t call)
 {
     struct failed *site = &failed[call % FAILED_SITES];

@@ -33,8 +33,7 @@ extern _Thread_local uint32_t owner_stack;
 const char *owner_name(uint16_t owner);
 const char *owner_path(uint16_t owner);
 
-/* Returns the name for a file's path: "cuDNN" for libcudnn_ops.so.9, the file's own name if it is not
- * known. */
+/* Returns the name for a file's path: "cuDNN" for libcudnn_ops.so.9; else the file's own name. */
 const char *owner_name_of(const char *path);
 /* Returns true for a library that only passes calls on. */
 bool owner_passes_on(const char *path);

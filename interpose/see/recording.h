@@ -59,11 +59,9 @@ enum recording_type {
     RECORDING_GROW,      /* a pool took memory from the driver: bytes taken; bytes that all pools hold now */
     RECORDING_TRIM,   /* a pool gave memory back to the driver: bytes given; bytes that all pools hold now */
     RECORDING_STITCH, /* free chunks were joined for a request: bytes joined; number of chunks */
-    RECORDING_USED, /* the driver's figure for this process (NVML or the context's own): bytes; idle in pools
-                     */
-    RECORDING_LEND, /* idle memory was given back because others asked: bytes; the asker's pid, 0 unknown */
-    RECORDING_BORROW, /* memory that others gave back for a request of ours: bytes; the giver's pid, 0 unknown
-                       */
+    RECORDING_USED,   /* the driver's figure for this process (NVML or the context's): bytes; idle in pools */
+    RECORDING_LEND,   /* idle memory was given back because others asked: bytes; the asker's pid, 0 unknown */
+    RECORDING_BORROW, /* memory that others gave back for our request: bytes; the giver's pid, 0 unknown */
     RECORDING_WAIT,   /* a request waited: bytes asked for; nanoseconds waited, ending at `time_ns` */
     RECORDING_REFUSAL, /* a request was refused: bytes asked for; the largest that would have fitted;
                         * `address` is the job's limit if that refused (0: it did not, or not known) */
@@ -78,11 +76,9 @@ enum recording_type {
     RECORDING_OWNER = 64, /* id -> name such as "cuDNN", and after its zero the path of the library */
     RECORDING_TAG,        /* id -> name */
     RECORDING_THREAD,     /* id -> the thread's name */
-    RECORDING_PROGRAM, /* text: host name, zero, job's name, zero, command line with spaces between arguments
-                        */
-    RECORDING_DEVICE,  /* id = device; text: name, zero, UUID, zero, total bytes as decimal digits */
-    RECORDING_MODULE,  /* text: start address, end, file offset (hexadecimal, spaces), space, path: for stacks
-                        */
+    RECORDING_PROGRAM,    /* text: host name, zero, job's name, zero, command line with spaces in between */
+    RECORDING_DEVICE,     /* id = device; text: name, zero, UUID, zero, total bytes as decimal digits */
+    RECORDING_MODULE, /* for stacks: start address, end, file offset (hexadecimal), path; spaces between */
     /* Stacks: struct recording_stack. */
     RECORDING_STACK = 96, /* id -> return addresses, innermost first */
 };
@@ -120,8 +116,7 @@ enum recording_apart {
     RECORDING_APART_PARTS,   /* parts of chunks that also hold live blocks: a chunk moves only whole */
     RECORDING_APART_SIZES,   /* chunks larger than the request, which could not be released yet */
     RECORDING_APART_STUCK,   /* the driver refused to unmap or release it */
-    RECORDING_APART_DRIVER,  /* idle in the driver's own stream-ordered pools, which keep it for their streams
-                              */
+    RECORDING_APART_DRIVER,  /* idle in the driver's own stream-ordered pools, kept for their streams */
     RECORDING_APART_CARDS,   /* idle in gpucap's pools of other cards */
     RECORDING_APART_COUNT
 };

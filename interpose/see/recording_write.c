@@ -93,8 +93,7 @@ static int say(char why[RECORDING_WRITE_WHY], const char *path, const char *what
     return -EPERM;
 }
 
-/* Opens the file and locks it against other recorders. The lock ends with the last descriptor, also by
- * SIGKILL. */
+/* Opens the file and locks it against other recorders, until the last descriptor ends, also by SIGKILL. */
 static int open_file(const char *path, char why[RECORDING_WRITE_WHY])
 {
     struct stat kind;

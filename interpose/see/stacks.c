@@ -52,8 +52,7 @@ static size_t frame_from(const struct walk *walk, size_t index)
 }
 
 /* Finds the frame of the first function that keeps a frame pointer. The hook, and a library without frame
- * pointers above it, have saved the register somewhere between: in the same place each time that the same
- * call is made. */
+ * pointers above it, have saved the register somewhere between: in the same place for the same call. */
 static size_t first_frame(const struct walk *walk, uint64_t call)
 {
     _Atomic uint64_t *start = &starts[call * UINT64_C(0x9e3779b97f4a7c15) >> 32 & (STARTS - 1)];

@@ -19,8 +19,7 @@ struct stack {
     size_t count;
 };
 
-/* Returns a word of the stack, or 0 behind its end. The sanitizers do not expect a read of other functions'
- * frames. */
+/* Returns a word of the stack, or 0 behind its end. Unsanitized: it reads other functions' frames. */
 __attribute__((no_sanitize("address", "thread"))) static inline uint64_t stack_word(struct stack stack,
                                                                                     size_t index)
 {

@@ -13,8 +13,7 @@
 #define TAGS_RANGES 448 /* names that ranges may take, so that some are left for gpucap_tag */
 #define TAGS_NAME   32  /* bytes of a name, terminated */
 
-/* Sets the tag of what the calling thread allocates from now on; NULL or "": none. Returns false if there are
- * too many names. */
+/* Sets the tag of what the thread allocates from now on; NULL or "": none. False: too many names. */
 bool tags_set(const char *name);
 
 /* Returns the tag for the name of a range (NVTX); 0 for "" or if there are too many names. */

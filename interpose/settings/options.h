@@ -124,8 +124,7 @@ struct options_places {
 /* Returns the row of a name ("max"), or -1. */
 int options_find(const char *name, size_t length);
 
-/* Sets one option. Returns 0, or -EINVAL with a sentence in `error` that names the value and the accepted
- * form. */
+/* Sets one option. Returns 0, or -EINVAL with a sentence in `error` that names value and accepted form. */
 int options_set(struct options *options, int id, const char *value, enum options_source source,
                 char error[OPTIONS_ERROR_MAX]);
 

@@ -40,8 +40,7 @@ bool rules_use_ordinals(const struct rules *limits);
 /* Returns true if a rule names a card by number or UUID. */
 bool rules_name_cards(const struct rules *limits);
 
-/* Returns the bytes that a card may use, or RULES_UNLIMITED. `uuid` is "GPU-..."; `ordinal` may be
- * RULES_NO_ORDINAL. */
+/* Returns what a card ("GPU-...") may use, or RULES_UNLIMITED. `ordinal` may be RULES_NO_ORDINAL. */
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total);
 
 /* Returns true if `uuid` begins with `rule`, apart from "GPU-" or "MIG-": a slice is "MIG-..." to NVML and to

@@ -26,8 +26,7 @@ const char *size_why(int rc);
 /* Returns the bytes that a value means as a part of `total`. */
 uint64_t size_resolve(const struct size_value *value, uint64_t total);
 
-/* Writes bytes for people to read ("4G", "518M", "1.5G", "123K"), rounded to the nearest, always terminated.
- * Returns buffer. */
+/* Writes bytes for people to read ("4G", "518M", "1.5G", "123K"), rounded and terminated. Returns buffer. */
 #define SIZE_TEXT 32
 const char *size_format(uint64_t bytes, char buffer[SIZE_TEXT]);
 

@@ -25,8 +25,7 @@
  * for work (pool_wait_all). */
 int ipc_export(struct pool *pool, uint64_t address, CUipcMemHandle *handle);
 
-/* Call with true before a context may end, and with false if it did not. In between the driver is not called
- * for its exported blocks. */
+/* Call with true before a context may end, with false if it did not: no driver calls for its exports. */
 void ipc_exports_ending(CUcontext context, bool ending);
 /* Removes all exports of a context that has ended. Call before its pool is closed. */
 void ipc_exports_end(CUcontext context);
@@ -63,8 +62,7 @@ enum ipc_place {
 
 enum ipc_place ipc_find(uint64_t address, struct ipc_block *block);
 
-/* Unmaps blocks that were closed while a capture was open, if their work is done. The fence's context is
- * current. */
+/* Unmaps blocks that were closed beside a capture, if their work is done. The fence's context is current. */
 void ipc_imports_sweep(struct fence *fence);
 
 /* Call with true before a context may end, and with false if it did not. In between no thread waits for work

@@ -156,8 +156,7 @@ static bool holds_any(const struct peer *peer)
     return holding.any;
 }
 
-/* Closes a connection. What the importer has open stays pinned until its process is dead, or for ever if that
- * cannot be found out. */
+/* Closes a connection. What the importer has open stays pinned until its process is known to be dead. */
 static void disconnect(struct peer *peer)
 {
     close(peer->fd);
@@ -180,8 +179,7 @@ static void offer_to(struct ipc_exported *e, void *page)
         ipc_page_offer(page, e->id);
 }
 
-/* Creates the descriptors of the greeting. Returns 0 or -errno; the caller closes the page's descriptor if
- * there is one. */
+/* Creates the descriptors of the greeting; the caller closes the page's. Returns 0 or -errno. */
 static int prepare(struct peer *peer, int *fds)
 {
     fds[IPC_GREETING_BOARD] = ipc_board_fd();
@@ -212,8 +210,7 @@ static bool greet(struct peer *peer)
 
 /* ---- questions and answers ---- */
 
-/* Answers FETCH and puts the block on the board, since other importers may want it too. Returns false if
- * sending failed. */
+/* Answers FETCH and puts the block on the board for other importers. Returns false if sending failed. */
 static bool answer(const struct peer *peer, const struct ipc_request *request)
 {
     const struct ipc_exported *e = ipc_exports_find(request->id);

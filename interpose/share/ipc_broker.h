@@ -9,8 +9,7 @@
 
 #define IPC_PEERS_MAX 1024 /* connections at a time */
 
-/* Opens the socket at the first call and starts the thread of ipc_thread.h, which must be prepared. Returns 0
- * or -errno. */
+/* Opens the socket at the first call and starts the thread, which must be prepared. Returns 0 or -errno. */
 int ipc_broker_start(void);
 /* Returns the key of the socket, or NULL if it is not open. */
 const unsigned char *ipc_broker_key(void);

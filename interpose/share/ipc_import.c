@@ -259,8 +259,7 @@ static void leave(void)
     lock_restore_cancel();
 }
 
-/* Finds the import of a ticket in a context. Skips one that is about to be unmapped: it cannot be opened
- * again. */
+/* Finds the import of a ticket in a context, but not one that is about to be unmapped. */
 static struct import *find_open(const struct ipc_ticket *ticket, CUcontext context)
 {
     struct import *import = imports;

@@ -1,5 +1,4 @@
-/* ipc_import: the importing side of ipc.h, as ipc.c uses it. Owns import_lock, held for a few
- * instructions. */
+/* ipc_import: the importing side of ipc.h, for ipc.c. Owns import_lock, held for a few instructions. */
 #ifndef GPUCAP_IPC_IMPORT_H
 #define GPUCAP_IPC_IMPORT_H
 

@@ -31,8 +31,7 @@ static inline uint32_t ipc_page_slot(uint64_t id)
 
 /* Exporter: creates a page and maps it. Returns a descriptor of it, or -errno. */
 int ipc_page_make(struct ipc_page **page);
-/* Importer: maps the page of a descriptor, which stays open. Returns 0; -EPROTO if it is not such a page;
- * another -errno. */
+/* Importer: maps a descriptor's page; it stays open. Returns 0, -EPROTO for another file, or -errno. */
 int ipc_page_map(int fd, struct ipc_page **page);
 void ipc_page_unmap(struct ipc_page *page);
 
@@ -46,8 +45,7 @@ bool ipc_page_holds(const struct ipc_page *page, uint64_t id);
 
 /* Importer: counts one more open. Returns 0; -ENOENT: freed or never exported; -EMFILE: open too often. */
 int ipc_page_take(struct ipc_page *page, uint64_t id);
-/* Importer: counts one close. Returns true if it was the last one of a freed block: the caller sends
- * IPC_CLOSED. */
+/* Importer: counts one close. Returns true for the last one of a freed block: send IPC_CLOSED. */
 bool ipc_page_drop(struct ipc_page *page, uint64_t id);
 
 #endif

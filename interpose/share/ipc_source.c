@@ -247,8 +247,7 @@ int ipc_source_take(struct ipc_source *source, uint64_t id)
     return ipc_page_take(source->page, id);
 }
 
-/* If the queue is full, this packet is not needed: the exporter looks at all freed blocks when it reads the
- * packets in the queue. */
+/* A full queue needs no more packets: the exporter looks at all freed blocks when it reads one. */
 void ipc_source_drop(struct ipc_source *source, uint64_t id)
 {
     const struct ipc_request closed = {.magic = IPC_PACKET_MAGIC, .what = IPC_CLOSED};

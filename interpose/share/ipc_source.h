@@ -23,8 +23,7 @@ struct ipc_link {
     struct ipc_link *next;
 };
 
-/* Imports chunks. The caller closes the descriptors afterwards. Returns 0 or -errno. Called with
- * source_lock. */
+/* Imports chunks, with source_lock; the caller closes the descriptors. Returns 0 or -errno. */
 typedef int ipc_source_taker(void *argument, const struct ipc_chunks *chunks, const int *fds);
 
 /* Returns the connection to the exporter of a block in *source, and adds a user; the first time it waits for
@@ -39,8 +38,7 @@ int ipc_source_take(struct ipc_source *source, uint64_t id);
 /* Counts one close. Never waits. */
 void ipc_source_drop(struct ipc_source *source, uint64_t id);
 
-/* Imports chunks from the exporter's board, without asking. Returns 0, also if the board is empty, or
- * `take`'s -errno. */
+/* Imports chunks from the exporter's board, which may be empty. Returns 0 or `take`'s -errno. */
 int ipc_source_look(const struct ipc_source *source, ipc_source_taker *take, void *argument);
 
 /* Ask an exporter on a separate connection, so that no other thread waits for the answer: open it; request

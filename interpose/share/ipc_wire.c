@@ -59,8 +59,7 @@ int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsi
     return sent < 0 ? -errno : (size_t)sent == bytes ? 0 : -EPROTO;
 }
 
-/* Takes as many file descriptors out of a message as there is room for and closes the others. Returns how
- * many it took. */
+/* Takes the descriptors out of a message that there is room for, closes the others. Returns how many. */
 static unsigned take_descriptors(struct msghdr *message, int *fds, unsigned room, bool *too_many)
 {
     unsigned count = 0;
@@ -107,8 +106,7 @@ static int receive(int fd, void *packet, size_t bytes, int *fds, unsigned *count
         return 0;
     ipc_wire_close(fds, *count);
     *count = 0;
-    /* `control` has room for as many as a packet can bring, so this process had no room for more
-     * descriptors. */
+    /* `control` has room for all that a packet can bring, so this process had no room for them. */
     return message.msg_flags & MSG_CTRUNC ? -EMFILE : got == 0 ? -EPIPE : -EPROTO;
 }
 

@@ -75,8 +75,7 @@ socklen_t ipc_wire_name(struct sockaddr_un *name, const unsigned char key[IPC_KE
 /* Sends one packet with file descriptors. Never waits. Returns 0 or -errno. */
 int ipc_wire_send(int fd, const void *packet, size_t bytes, const int *fds, unsigned count);
 
-/* Waits until there is something to receive or the other side has closed, at most until `until` by clock_ms.
- * Returns 0 or -ETIMEDOUT. */
+/* Waits for a packet or the other side's end, until `until` (clock_ms) at most. Returns 0 or -ETIMEDOUT. */
 int ipc_wire_wait(int fd, uint64_t until);
 
 /* Receives one packet of exactly `bytes`, with at most `*count` file descriptors, which the caller closes.
@@ -90,8 +89,7 @@ int ipc_wire_chunks(int fd, struct ipc_chunks *chunks, int fds[IPC_CHUNKS], unsi
 
 void ipc_wire_close(const int *fds, unsigned count);
 
-/* Returns true if the process at the other end belongs to the same user. *pid is its number, if it is
- * known. */
+/* Returns true if the process at the other end belongs to the same user. *pid is its number. */
 bool ipc_wire_trusts(int fd, pid_t *pid);
 
 #endif
