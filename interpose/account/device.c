@@ -12,14 +12,13 @@
 #include "interpose/see/events.h"
 #include "interpose/settings/log.h"
 
-enum { UNSEEN, LIMITED, UNLIMITED };
+/* A card without a limit is LISTED once it is in its ledger, UNLISTED if there is none. */
+enum { UNSEEN, LIMITED, UNLIMITED, LISTED, UNLISTED };
 
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct device devices[DEVICE_MAX]; /* filled under table_lock, read once `seen` is set */
 static atomic_int seen[DEVICE_MAX];
-static atomic_int
-    listed[DEVICE_MAX];       /* of an unlimited card: 0 not tried, 1 in its ledger, -1 there is none */
-static atomic_int listed_end; /* no card with this number or above is in its ledger without a limit */
+static atomic_int listed_end; /* no card with this number or above is LISTED */
 static const struct options *rules;
 
 void device_setup(const struct options *options)
@@ -231,14 +230,17 @@ static int inspect(struct device *device, CUdevice ordinal)
     return LIMITED;
 }
 
-/* Joins the ledger of a card that has no limit. The caller holds table_lock. Returns 1 or -1. */
-static int enter_unlimited(struct device *device)
+/* Joins the ledger of a card that has no limit. The caller holds table_lock. */
+static void enter_unlimited(struct device *device)
 {
     const struct ledger_limits none = {.max = LEDGER_UNLIMITED};
     char why[LEDGER_WHY];
 
     device->card.uuid = device->uuid;
-    return enter_ledger(device, NULL, &none, why) ? -1 : 1;
+    const bool is_in = enter_ledger(device, NULL, &none, why) == 0;
+    atomic_store(&seen[device->ordinal], is_in ? LISTED : UNLISTED);
+    if (is_in && device->ordinal >= atomic_load(&listed_end))
+        atomic_store(&listed_end, device->ordinal + 1);
 }
 
 /* Returns the state of a card; asks the driver the first time. */
@@ -310,30 +312,28 @@ struct device *device_get(CUdevice ordinal)
 
 struct device *device_list(CUdevice ordinal)
 {
-    if (state_of(ordinal) == UNLIMITED && atomic_load(&listed[ordinal]) == 0) {
+    if (state_of(ordinal) == UNLIMITED) {
         lock_mutex_take(&table_lock);
-        if (atomic_load(&listed[ordinal]) == 0)
-            atomic_store(&listed[ordinal], enter_unlimited(&devices[ordinal]));
-        if (atomic_load(&listed[ordinal]) == 1 && ordinal >= atomic_load(&listed_end))
-            atomic_store(&listed_end, ordinal + 1);
+        if (atomic_load(&seen[ordinal]) == UNLIMITED)
+            enter_unlimited(&devices[ordinal]);
         lock_mutex_release(&table_lock);
     }
     return device_listed(ordinal);
 }
 
-static bool has_ledger(int state, CUdevice ordinal)
+static bool has_ledger(int state)
 {
-    return state == LIMITED || (state == UNLIMITED && atomic_load(&listed[ordinal]) == 1);
+    return state == LIMITED || state == LISTED;
 }
 
 struct device *device_listed(CUdevice ordinal)
 {
-    return has_ledger(state_of(ordinal), ordinal) ? &devices[ordinal] : NULL;
+    return has_ledger(state_of(ordinal)) ? &devices[ordinal] : NULL;
 }
 
 bool device_is_unlimited(const struct device *device)
 {
-    return atomic_load(&seen[device->ordinal]) == UNLIMITED;
+    return atomic_load(&seen[device->ordinal]) >= UNLIMITED;
 }
 
 int device_free_bytes(struct device *device, uint64_t *bytes)
@@ -346,7 +346,7 @@ int device_free_bytes(struct device *device, uint64_t *bytes)
 struct device *device_guarded(CUdevice ordinal)
 {
     if (ordinal < 0 || ordinal >= atomic_load_explicit(&listed_end, memory_order_relaxed) ||
-        atomic_load(&listed[ordinal]) != 1 || !ledger_is_guarded(devices[ordinal].ledger))
+        atomic_load(&seen[ordinal]) != LISTED || !ledger_is_guarded(devices[ordinal].ledger))
         return NULL;
     return &devices[ordinal];
 }
@@ -494,7 +494,7 @@ void device_after_fork(void)
 void device_each_listed(void (*visit)(struct device *device))
 {
     for (int i = 0; i < DEVICE_MAX; i++) {
-        if (has_ledger(atomic_load_explicit(&seen[i], memory_order_acquire), i))
+        if (has_ledger(atomic_load_explicit(&seen[i], memory_order_acquire)))
             visit(&devices[i]);
     }
 }
