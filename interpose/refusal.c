@@ -86,7 +86,7 @@ static bool is_ceiling(const struct options *options, const struct device *devic
 }
 
 /* Writes which setting the limit comes from, and where that was set. */
-static const char *origin(const struct device *device, bool is_job, uint64_t limit, char text[64])
+static void write_origin(const struct device *device, bool is_job, uint64_t limit, char text[64])
 {
     static const char *const places[] = {
         [OPTIONS_DEFAULT] = "",
@@ -106,7 +106,6 @@ static const char *origin(const struct device *device, bool is_job, uint64_t lim
     else
         snprintf(text, 64, "%s%s%s", is_job ? "job's " : "", options_table[id].name,
                  places[is_admin ? OPTIONS_ADMIN : options->source[id]]);
-    return text;
 }
 
 /* Returns what the job's other processes have leased. */
@@ -384,7 +383,7 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
     if (!is_due(kind_of(device->ordinal, whose, cause, bytes), &unsaid))
         return;
     count_unsaid(unsaid, more);
-    origin(device, is_job, refusal.limit, where);
+    write_origin(device, is_job, refusal.limit, where);
     if (cause == RECORDING_LIMIT_KEPT)
         say_kept(device, what, bytes, kept, more);
     else if (is_limit)

@@ -75,16 +75,16 @@ static void give_back_behind_work(struct pool *pool, void *argument)
         room->given += pools_trim(room->ordinal, room->wanted - room->given);
 }
 
-/* Gives idle memory of our pools back to the driver. If that is not enough and `wait` is set, waits for work
- * on freed memory, in this context first. Returns how much was given back. */
-static uint64_t give_back(CUdevice ordinal, uint64_t bytes, bool wait)
+/* Gives idle memory of our pools back to the driver. If that is not enough, waits for work on freed memory,
+ * in this context first. Returns how much was given back. */
+static uint64_t give_back(CUdevice ordinal, uint64_t bytes)
 {
     struct room room = {.ordinal = ordinal, .wanted = bytes, .given = pools_trim(ordinal, bytes)};
-    struct pool *here = wait ? pools_current_if_open() : NULL;
+    struct pool *here = pools_current_if_open();
 
-    if (here && room.given < bytes)
+    if (here)
         give_back_behind_work(here, &room);
-    if (wait && room.given < bytes)
+    if (room.given < bytes)
         pools_each_waiting(give_back_behind_work, &room);
     return room.given;
 }
@@ -98,7 +98,7 @@ bool route_make_room_for(CUdevice ordinal, uint64_t bytes,
     /* A request that cannot be met must not drain the pools, and waits for nothing. */
     if (device && more > pools_idle_on(ordinal))
         return false;
-    const bool ours = give_back(ordinal, wanted, true) != 0;
+    const bool ours = give_back(ordinal, wanted) != 0;
 
     return drivers_pools_trim(ordinal) || ours;
 }
@@ -123,7 +123,7 @@ static bool give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
 
     if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes + idle)
         return route_given_back() != before;
-    give_back(ordinal, UINT64_MAX, true);
+    give_back(ordinal, UINT64_MAX);
     return drivers_pools_trim(ordinal) || route_given_back() != before;
 }
 
@@ -303,7 +303,7 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
         lend_freed(ticket->device);
 }
 
-CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
+void route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
 {
     if (__builtin_expect(ticket->beside != NULL, 0)) {
         device_end_admission(ticket->beside, ticket->bytes);
@@ -311,15 +311,14 @@ CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
         lock_restore_cancel();
     }
     if (!ticket->device)
-        return result;
+        return;
     if (ticket->promised) {
         ticket->promised = false;
         account_settle_promise(&ticket->device->account, ticket->bytes, drivers_pools_growth(ticket->pool));
-        return result;
+    } else {
+        settle(ticket, result == CUDA_SUCCESS, key);
+        lock_restore_cancel();
     }
-    settle(ticket, result == CUDA_SUCCESS, key);
-    lock_restore_cancel();
-    return result;
 }
 
 void route_abandon(struct route_ticket *ticket)

@@ -39,8 +39,8 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
  * is charged to the card of the pool or of the stream. pool NULL: the current pool of the stream's card. */
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream);
 
-/* Settles the request with the driver's answer, and returns it. `key`: the address or handle, if any. */
-CUresult route_leave(struct route_ticket *ticket, CUresult result, uint64_t key);
+/* Settles the request with the driver's answer. `key`: the address or handle, if any. */
+void route_leave(struct route_ticket *ticket, CUresult result, uint64_t key);
 
 /* Returns the card that a request is counted on, or ROUTE_CURRENT. */
 static inline CUdevice route_card_of(const struct route_ticket *ticket)

@@ -30,15 +30,16 @@ static struct {
 } standard_error;
 static atomic_int owner; /* process that the words above belong to; 0: not filled in yet */
 
-static bool identify(int descriptor, struct identity *identity)
+/* Tells which file descriptor 2 is. */
+static bool identify(struct identity *identity)
 {
     struct stat plain;
     struct statx more;
 
-    if (fstat(descriptor, &plain))
+    if (fstat(STDERR_FILENO, &plain))
         return false;
     *identity = (struct identity){.device = plain.st_dev, .inode = plain.st_ino};
-    if (statx(descriptor, "", AT_EMPTY_PATH, STATX_BTIME, &more) == 0 && (more.stx_mask & STATX_BTIME))
+    if (statx(STDERR_FILENO, "", AT_EMPTY_PATH, STATX_BTIME, &more) == 0 && (more.stx_mask & STATX_BTIME))
         identity->born = (unsigned long long)more.stx_btime.tv_sec * 1000000000ULL + more.stx_btime.tv_nsec;
     return true;
 }
@@ -47,7 +48,7 @@ static void remember(void)
 {
     struct identity now = {0};
 
-    identify(STDERR_FILENO, &now);
+    identify(&now);
     atomic_store(&standard_error.device, now.device);
     atomic_store(&standard_error.inode, now.inode);
     atomic_store(&standard_error.born, now.born);
@@ -83,12 +84,12 @@ void log_new_stderr(void)
     errno = saved;
 }
 
-static bool is_standard_error(int descriptor)
+static bool has_standard_error(void)
 {
     struct identity now;
 
     begin();
-    return identify(descriptor, &now) && now.inode && now.inode == atomic_load(&standard_error.inode) &&
+    return identify(&now) && now.inode && now.inode == atomic_load(&standard_error.inode) &&
            now.device == atomic_load(&standard_error.device) && now.born == atomic_load(&standard_error.born);
 }
 
@@ -131,7 +132,7 @@ static void say(enum options_log level, const char *format, va_list arguments)
     if (end > sizeof(line) - 2)
         end = sizeof(line) - 2;
     line[end++] = '\n';
-    if (is_standard_error(STDERR_FILENO))
+    if (has_standard_error())
         write_quietly(line, end);
     errno = saved;
 }

@@ -424,7 +424,8 @@ static CUresult take_on(CUdevice card, enum blocks_kind kind, uint64_t bytes, ui
         return result;
     if (answer == CUDA_SUCCESS)
         fake.truth[card] += limit_round(bytes);
-    return route_leave(&ticket, answer, key);
+    route_leave(&ticket, answer, key);
+    return answer;
 }
 
 static CUresult take(enum blocks_kind kind, uint64_t bytes, uint64_t key)
@@ -436,7 +437,8 @@ static CUresult take(enum blocks_kind kind, uint64_t bytes, uint64_t key)
         return result;
     if (ticket.device)
         fake.truth[ticket.device->ordinal] += limit_round(bytes);
-    return route_leave(&ticket, CUDA_SUCCESS, key);
+    route_leave(&ticket, CUDA_SUCCESS, key);
+    return CUDA_SUCCESS;
 }
 
 static void release(CUdevice card, enum blocks_kind kind, uint64_t bytes, uint64_t key, CUresult answer)
@@ -459,7 +461,9 @@ static CUresult take_async(uint64_t bytes, CUmemoryPool pool, CUstream stream, C
     const CUresult result = route_enter_async(&ticket, bytes, pool, stream);
 
     *card = result == CUDA_SUCCESS ? route_card_of(&ticket) : ROUTE_CURRENT;
-    return result == CUDA_SUCCESS ? route_leave(&ticket, result, 0x9000) : result;
+    if (result == CUDA_SUCCESS)
+        route_leave(&ticket, result, 0x9000);
+    return result;
 }
 
 /* ---- promises ---- */
