@@ -126,8 +126,7 @@ static void give_what_is_freed_soon(struct device *device)
     }
 }
 
-/* Says once that others no longer find this process. Its job's other processes, which have the same file, go
- * on sharing their budget with it. */
+/* Says once that new processes no longer find this one. Those that share its budget go on doing so. */
 static void check_ledger(const struct device *device)
 {
     if (ledger_is_removed(device->ledger))

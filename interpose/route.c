@@ -176,8 +176,7 @@ static CUresult first_word(struct route_ticket *ticket)
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-/* Grants with memory borrowed from the job's other processes, as long as they give some. With it our own idle
- * memory may be enough, which alone was not. */
+/* Grants with memory borrowed from the job, as long as others give some: with it our own may be enough. */
 static bool grant_borrowed(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                            uint64_t bytes)
 {
@@ -192,8 +191,7 @@ static bool grant_borrowed(struct route_ticket *ticket, struct device *device, e
     return granted;
 }
 
-/* Admits a request of a process without a limit beside what is kept for other jobs, once idle memory has been
- * given back, ours and that of others. */
+/* Admits a request without a limit beside what is kept for other jobs; all idle memory goes back first. */
 static CUresult enter_beside(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                              uint64_t bytes)
 {

@@ -251,8 +251,7 @@ static void measure_unlocked(struct account *account, enum purpose purpose)
     enter(account);
 }
 
-/* Waits until a request in flight is settled. The caller holds the lock. The thread is not cancelled here:
- * the lock would stay taken. */
+/* Waits, with the lock, until a request in flight is settled. Not cancelled: the lock would stay taken. */
 static void wait_for_others(struct account *account)
 {
     const struct timespec until = clock_after(WAIT_FOR_OTHERS_MS * 1000000U);
@@ -497,8 +496,7 @@ uint64_t account_short_to_grow(struct account *account, uint64_t need)
     return short_of(account, need, 0);
 }
 
-/* Returns what could be allocated if the job's other processes gave up the leases that they do not use, as
- * they do when they are asked. */
+/* Returns what could be allocated if the job's other processes gave up the leases that they do not use. */
 static uint64_t room_beside_others(struct account *account)
 {
     const uint64_t max = ledger_max(account->ledger), others = ledger_used_by_others(account->ledger);

@@ -91,8 +91,7 @@ static int set_lock(const struct ledger *ledger, int64_t byte, short type)
     return fcntl(ledger->fd, F_OFD_SETLK, &lock) == 0 ? 0 : -errno;
 }
 
-/* Takes a slot whose process has ended. Clears it first: once the slot is ours, the dead owner's lease would
- * count as that of a living process. */
+/* Takes a slot whose process has ended. Clears it first: its lease would count as a living process's. */
 static int take_over_slot(struct ledger *ledger, int slot)
 {
     int rc = set_lock(ledger, LEDGER_CLAIM_BYTE + slot, F_WRLCK);

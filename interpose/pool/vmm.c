@@ -82,8 +82,7 @@ int vmm_open(struct vmm *vmm, CUdevice ordinal)
     return 0;
 }
 
-/* Drops the least needed property: first decompression, then export and access over the bus. Returns false if
- * only plain memory is left. */
+/* Drops the least needed property: decompression, then export and bus access. False: plain memory is left. */
 static bool ask_for_less(CUmemAllocationProp *properties)
 {
     if (properties->allocFlags.usage) {

@@ -175,8 +175,7 @@ static void release_unseen(const struct recording_event *event)
         write_event(&before);
 }
 
-/* Turns an EVENTS_KEPT into the allocation of the block that was released last under this number. Returns
- * false if it is not known. */
+/* Turns an EVENTS_KEPT into the allocation of the block released last under this number. False: unknown. */
 static bool find_released(struct recording_event *event)
 {
     for (unsigned i = 1; i <= RELEASED; i++) {

@@ -41,8 +41,7 @@ int ipc_board_fd(void)
     return board.out;
 }
 
-/* Replaces the packet. Sends the new one before removing the old one, so that importers always find one. If
- * it cannot be sent, importers ask. */
+/* Replaces the packet, the new one first, so that importers always find one. If that fails, they ask. */
 static void post(void)
 {
     const bool sent = board.held.count && ipc_wire_send(board.in, &board.held, sizeof(board.held), board.fds,
