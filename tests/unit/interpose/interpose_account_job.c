@@ -36,6 +36,12 @@ static int free_on_card(void *context, uint64_t *bytes)
     return 0;
 }
 
+static int free_unknown(void *context, uint64_t *bytes)
+{
+    (void)context, (void)bytes;
+    return -ENODATA;
+}
+
 void setUp(void)
 {
     test_begin();
@@ -179,6 +185,14 @@ static void test_a_refusal_is_counted_and_leaves_no_claim(void)
     account_settle(&account, 50 * MB, false, false);
 }
 
+static void test_guarantees_refuse_nothing_where_the_free_memory_of_the_card_is_unknown(void)
+{
+    guard();
+    account.free_on_card = free_unknown;
+    allocate(250 * MB);
+    TEST_ASSERT_EQUAL_UINT64(0, claimed());
+}
+
 static void test_bytes_of_a_dead_process_are_taken_before_a_refusal(void)
 {
     struct member member = member_start(JOB, 0);
@@ -225,6 +239,7 @@ int main(void)
     RUN_TEST(test_freed_memory_is_not_published_as_used);
     RUN_TEST(test_beside_guarantees_nothing_is_promised_and_no_claim_is_left);
     RUN_TEST(test_a_refusal_is_counted_and_leaves_no_claim);
+    RUN_TEST(test_guarantees_refuse_nothing_where_the_free_memory_of_the_card_is_unknown);
     RUN_TEST(test_bytes_of_a_dead_process_are_taken_before_a_refusal);
     RUN_TEST(test_the_budget_is_waited_for_only_if_it_can_be_enough);
     RUN_TEST(test_what_was_waited_for_is_kept_until_it_is_taken);

@@ -99,6 +99,18 @@ static void test_a_process_without_a_job_has_a_min_of_its_own(void)
     TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(owner));
 }
 
+static void test_what_an_owner_has_claimed_counts_as_used(void)
+{
+    struct ledger *owner = join("owner", with_min(1000), 300), *other = join("other", with_min(0), 0);
+    struct ledger *alone = join(NULL, with_min(500), 100);
+
+    TEST_ASSERT_EQUAL_UINT64(700 + 400, ledger_kept(other));
+    TEST_ASSERT_EQUAL_INT(0, admit(owner, 200, 2000));
+    TEST_ASSERT_EQUAL_UINT64(500 + 400, ledger_kept(other));
+    TEST_ASSERT_EQUAL_INT(0, admit(alone, 50, 2000));
+    TEST_ASSERT_EQUAL_UINT64(500 + 350, ledger_kept(other));
+}
+
 static void test_a_min_counts_up_to_max(void)
 {
     struct ledger *other = join("other", with_min(0), 0);
@@ -448,6 +460,7 @@ int main(void)
     RUN_TEST(test_of_two_owners_each_keeps_what_the_other_has_not_used);
     RUN_TEST(test_processes_of_the_owners_job_use_its_min_together);
     RUN_TEST(test_a_process_without_a_job_has_a_min_of_its_own);
+    RUN_TEST(test_what_an_owner_has_claimed_counts_as_used);
     RUN_TEST(test_a_min_counts_up_to_max);
     RUN_TEST(test_a_tool_is_not_asked_and_counts_for_nothing);
     RUN_TEST(test_two_that_ask_at_once_do_not_touch_a_min_together);

@@ -129,6 +129,27 @@ static void test_folder_that_cannot_be_created_is_reported(void)
     TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, ledger_open(&ledger, longer, CARD, why));
 }
 
+/* The folder of the test, by a path of `length` characters. */
+static int try_path_of(size_t length)
+{
+    char longer[LEDGER_PATH + 1];
+    struct ledger *ledger;
+
+    memset(longer, '/', length);
+    memcpy(longer, test_folder, strlen(test_folder));
+    longer[length] = '\0';
+    const int rc = ledger_open(&ledger, longer, CARD, why);
+    if (rc == 0)
+        ledger_close(ledger);
+    return rc;
+}
+
+static void test_path_of_the_folder_has_room_for_its_end(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, try_path_of(LEDGER_PATH - 1));
+    TEST_ASSERT_EQUAL_INT(-ENAMETOOLONG, try_path_of(LEDGER_PATH));
+}
+
 static void test_looking_makes_nothing(void)
 {
     struct ledger *ledger;
@@ -399,6 +420,16 @@ static void test_folder_that_others_may_write_to_is_refused(void)
     TEST_ASSERT_EQUAL_INT(0, try_open());
 }
 
+static void test_file_is_for_the_group_only_where_the_group_may_write_to_the_folder(void)
+{
+    struct stat status;
+
+    TEST_ASSERT_EQUAL_INT(0, chmod(test_folder, 0755));
+    TEST_ASSERT_EQUAL_INT(0, try_open());
+    TEST_ASSERT_EQUAL_INT(0, stat(path, &status));
+    TEST_ASSERT_EQUAL_HEX16(0600, status.st_mode & 07777);
+}
+
 /* ---- other users ---- */
 
 /* What `action` returns in a process of that user. */
@@ -477,6 +508,7 @@ int main(void)
     RUN_TEST(test_folder_is_the_one_asked_for_or_the_users);
     RUN_TEST(test_folder_and_file_are_made_for_the_user_alone);
     RUN_TEST(test_folder_that_cannot_be_created_is_reported);
+    RUN_TEST(test_path_of_the_folder_has_room_for_its_end);
     RUN_TEST(test_looking_makes_nothing);
     RUN_TEST(test_names_that_are_no_uuid_are_refused);
     RUN_TEST(test_each_card_of_a_folder_is_visited);
@@ -492,6 +524,7 @@ int main(void)
     RUN_TEST(test_folder_that_is_a_link_is_refused);
     RUN_TEST(test_fifo_and_folder_are_refused_at_once);
     RUN_TEST(test_folder_that_others_may_write_to_is_refused);
+    RUN_TEST(test_file_is_for_the_group_only_where_the_group_may_write_to_the_folder);
     RUN_TEST(test_folder_of_another_user_is_refused);
     RUN_TEST(test_file_of_another_user_is_refused);
     RUN_TEST(test_group_shares_a_folder_that_root_has_made_for_it);

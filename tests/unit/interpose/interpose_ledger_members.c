@@ -82,6 +82,18 @@ static void test_bytes_of_a_dead_process_go_to_the_next_that_asks(void)
     TEST_ASSERT_EQUAL_UINT64(1000, test_sum(ledger));
 }
 
+static void test_sums_are_counted_again_after_another_process_has_written_into_our_lock(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 100));
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(ledger));
+    atomic_store(&ledger->file->lock, 0); /* it took us for dead, took the lock and released it */
+    atomic_store(&ledger->job->sum, 900);
+    ledger_unlock(ledger);
+    TEST_ASSERT_EQUAL_UINT64(100, test_sum(ledger));
+}
+
 static void test_closing_gives_everything_back(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -299,6 +311,7 @@ int main(void)
     RUN_TEST(test_slots_run_out_and_come_back);
     RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
     RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_that_asks);
+    RUN_TEST(test_sums_are_counted_again_after_another_process_has_written_into_our_lock);
     RUN_TEST(test_closing_gives_everything_back);
     RUN_TEST(test_process_that_closes_all_descriptors_keeps_its_lease);
     RUN_TEST(test_file_that_gets_the_number_of_our_descriptor_is_left_alone);

@@ -65,7 +65,9 @@ static void test_neighbour_hears_the_question_and_its_answer_is_awaited(void)
     pthread_create(&thread, NULL, ask, &asking);
     TEST_ASSERT_EQUAL_INT64(300, member_answer(&member));
     member_do(&member, ORDER_SETTLE, 500, 0);
+    const uint32_t answers = atomic_load(&ledger->file->answers);
     member_do(&member, ORDER_ANSWER, 400, 0);
+    TEST_ASSERT_NOT_EQUAL_UINT32(answers, atomic_load(&ledger->file->answers)); /* which wakes the asker */
     pthread_join(thread, NULL);
     TEST_ASSERT_TRUE(asking.given);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 300));
