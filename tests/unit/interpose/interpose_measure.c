@@ -20,11 +20,13 @@
 #define MB       (1ULL << 20)
 #define LIST_MAX 5000
 #define CARD     ((nvml_device)0x1000)
+#define SECOND   ((nvml_device)0x2000) /* another card, with at most one process */
 
 struct nvml_table nvml;
 
 static struct nvml_process list[LIST_MAX];
 static unsigned listed;
+static unsigned on_second; /* the process on the second card; 0: none */
 static bool library_missing, start_fails;
 static atomic_bool stuck;  /* the thread cannot load the library: another one holds the loader's lock */
 static atomic_bool slow;   /* NVML's start takes its time */
@@ -85,14 +87,14 @@ static nvml_return fake_init(void)
 
 static nvml_return fake_count(unsigned *count)
 {
-    *count = 1;
+    *count = 2;
     return NVML_OK;
 }
 
 static nvml_return fake_handle_by_index(unsigned index, nvml_device *device)
 {
-    *device = CARD;
-    return index == 0 ? NVML_OK : NVML_NOT_SUPPORTED;
+    *device = index == 0 ? CARD : SECOND;
+    return index < 2 ? NVML_OK : NVML_NOT_SUPPORTED;
 }
 
 static nvml_return fake_handle_by_uuid(const char *uuid, nvml_device *device)
@@ -107,6 +109,11 @@ static nvml_return fake_processes(nvml_device device, unsigned *count, struct nv
 {
     const unsigned room = *count;
 
+    if (device == SECOND) {
+        *count = on_second != 0;
+        out[0] = (struct nvml_process){.pid = on_second, .used = 1 * MB};
+        return NVML_OK;
+    }
     *count = listed;
     if (device != CARD)
         return NVML_NOT_SUPPORTED;
@@ -212,6 +219,16 @@ static bool newcomer_in_a_container(void)
     add(5151, 60 * MB);
     if (!answers(-ESRCH)) /* we have no context: this is another process */
         return false;
+    atomic_store(&card.present, true);
+    return measures(60 * MB);
+}
+
+static bool from_another_card(void)
+{
+    on_second = 4242;
+    measure_ready();
+    add(4242, 5 * MB); /* it uses this card too now */
+    add(5151, 60 * MB);
     atomic_store(&card.present, true);
     return measures(60 * MB);
 }
@@ -519,6 +536,7 @@ CASE(test_a_process_that_is_not_listed_any_more_holds_nothing, gone_again)
 CASE(test_a_process_whose_context_ends_is_not_taken_for_a_blind_nvml, gone_while_its_context_ends)
 CASE(test_in_a_container_not_to_be_listed_any_more_is_a_blind_nvml, gone_in_a_container)
 CASE(test_in_a_container_the_only_newcomer_is_us, newcomer_in_a_container)
+CASE(test_a_process_that_was_on_another_card_before_is_no_newcomer, from_another_card)
 CASE(test_outside_of_containers_a_newcomer_is_somebody_else, newcomer_outside_containers)
 CASE(test_a_process_with_a_context_that_is_not_listed_is_no_empty_one, not_listed_with_a_context)
 CASE(test_a_slice_of_a_card_is_found_by_its_own_name, slice_of_a_card)
@@ -566,6 +584,7 @@ int main(void)
     RUN_TEST(test_a_process_whose_context_ends_is_not_taken_for_a_blind_nvml);
     RUN_TEST(test_in_a_container_not_to_be_listed_any_more_is_a_blind_nvml);
     RUN_TEST(test_in_a_container_the_only_newcomer_is_us);
+    RUN_TEST(test_a_process_that_was_on_another_card_before_is_no_newcomer);
     RUN_TEST(test_outside_of_containers_a_newcomer_is_somebody_else);
     RUN_TEST(test_a_process_with_a_context_that_is_not_listed_is_no_empty_one);
     RUN_TEST(test_a_slice_of_a_card_is_found_by_its_own_name);
