@@ -234,7 +234,6 @@ void graphs_alone(struct graphs_ask *ask)
 {
     const struct timespec until = clock_after(PATIENCE);
 
-    ask->again = false;
     ask->alone = pthread_rwlock_timedwrlock(&card_of(&ask->part)->launches, &until) == 0;
     if (ask->alone)
         lock_disable_cancel(); /* until graphs_end */
