@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <unity.h>
@@ -19,6 +20,7 @@
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
 #include "ledger_support.h"
+#include "log_fake.h"
 
 #define PAGE    LIMIT_PAGE
 #define LIMIT   (100 * PAGE)
@@ -45,9 +47,15 @@ const struct options *library_options(void)
     return &options;
 }
 
+static struct recording_event noted[4];
+static atomic_int noted_count;
+
 void events_publish(struct recording_event *slot)
 {
-    (void)slot;
+    const int place = atomic_fetch_add(&noted_count, 1);
+
+    TEST_ASSERT_LESS_THAN_INT(4, place);
+    noted[place] = *slot;
 }
 
 void recorded_serve(const char *folder)
@@ -124,9 +132,13 @@ uint64_t pools_idle_on(CUdevice ordinal)
     return ordinal == card.ordinal ? atomic_load(&idle) : 0;
 }
 
-void pool_sweep(struct pool *swept)
+static bool swept;
+
+void pool_sweep(struct pool *pool)
 {
-    TEST_ASSERT_EQUAL_PTR(&the_pool, swept);
+    TEST_ASSERT_EQUAL_PTR(&the_pool, pool);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&pushed));
+    swept = true;
 }
 
 static uint64_t give(atomic_uint_fast64_t *from, uint64_t bytes)
@@ -143,6 +155,8 @@ uint64_t pool_trim(struct pool *trimmed, uint64_t bytes)
 {
     TEST_ASSERT_EQUAL_PTR(&the_pool, trimmed);
     TEST_ASSERT_EQUAL_INT(1, atomic_load(&pushed)); /* its context is current */
+    TEST_ASSERT_TRUE(swept);                        /* what moved chunks left behind goes first */
+    swept = false;
     return give(&idle, bytes);
 }
 
@@ -194,6 +208,10 @@ void setUp(void)
     atomic_store(&truth, CONTEXT);
     atomic_store(&idle, 0);
     atomic_store(&drivers_idle, 0);
+    atomic_store(&events_on, false);
+    atomic_store(&noted_count, 0);
+    swept = false;
+    log_fake_clear();
     the_pool = (struct pool){.ordinal = card.ordinal, .context = HERE};
     driver.cuCtxPushCurrent_v2 = push;
     driver.cuCtxPopCurrent_v2 = pop;
@@ -367,6 +385,66 @@ static void test_what_is_missing_is_asked_of_the_neighbour(void)
     lend_end(&loan);
 }
 
+/* All processes of this test are this one; gives one of them another number. */
+static void set_pid(const struct ledger *ledger, pid_t pid)
+{
+    ledger->file->slots[ledger->slot].pid = pid;
+}
+
+static void test_a_recording_says_who_lent_how_much_for_a_request(void)
+{
+    struct loan loan = loan_of(LIMIT - CONTEXT);
+    pthread_t lender;
+
+    account_view(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
+    ledger_settle(neighbour, 40 * PAGE);
+    ledger_note_lent(neighbour, 7 * PAGE); /* for an earlier request */
+    set_pid(neighbour, getpid() + 1);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&lender, NULL, lend_all, NULL));
+    atomic_store(&events_on, true);
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    pthread_join(lender, NULL);
+    lend_end(&loan);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&noted_count));
+    TEST_ASSERT_EQUAL_UINT16(RECORDING_BORROW, noted[0].head.type);
+    TEST_ASSERT_EQUAL_UINT16(card.ordinal, noted[0].device);
+    TEST_ASSERT_EQUAL_UINT64(40 * PAGE, noted[0].bytes);
+    TEST_ASSERT_EQUAL_UINT64(getpid() + 1, noted[0].other);
+}
+
+static void test_a_recording_says_what_was_lent_to_whom(void)
+{
+    hold(LIMIT - CONTEXT, 20 * PAGE, 0);
+    set_pid(neighbour, getpid() + 1);
+    lend_start(&card);
+    atomic_store(&events_on, true);
+    TEST_ASSERT_TRUE(ledger_ask(neighbour, 4 * PAGE, 60000));
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&noted_count));
+    TEST_ASSERT_EQUAL_UINT16(RECORDING_LEND, noted[0].head.type);
+    TEST_ASSERT_EQUAL_UINT64(4 * PAGE, noted[0].bytes);
+    TEST_ASSERT_EQUAL_UINT64(getpid() + 1, noted[0].other);
+}
+
+/* Not itself, and no process of another job. */
+static void test_who_waits_for_long_is_told_which_process_of_the_job_holds_most(void)
+{
+    struct ledger *little = test_join(JOB, LIMIT), *other = test_join("other", LIMIT);
+
+    ledger_publish_used(card.ledger, 80 * PAGE);
+    ledger_publish_used(neighbour, 40 * PAGE);
+    ledger_publish_used(little, PAGE);
+    ledger_publish_used(other, 90 * PAGE);
+    set_pid(neighbour, getpid() + 1);
+    lend_listen(&card);
+    card.ledger->notice(card.ledger->notice_argument, 5 * PAGE);
+    char expected[128];
+    snprintf(expected, sizeof(expected),
+             "waiting for 10M on device %d; process %ld of the same job holds 80M\n", card.ordinal,
+             (long)getpid() + 1);
+    TEST_ASSERT_EQUAL_STRING(expected, log_fake_errors);
+}
+
 static void test_a_wait_in_vain_leaves_nothing_awaited(void)
 {
     struct loan loan = loan_of(LIMIT - CONTEXT);
@@ -397,6 +475,19 @@ static void test_the_wait_for_a_full_card_has_one_end_for_all_tries(void)
     options.wait = 60;
     TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, PAGE));
     TEST_ASSERT_EQUAL_UINT64(1, wait.until);
+}
+
+/* The card has room each time, and the driver refuses all the same. */
+static void test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again(void)
+{
+    struct lend_wait wait = {.until = 0};
+    int tries = 0;
+
+    options.wait = 600;
+    while (lend_wait_on_card(&wait, card.ordinal, PAGE) && tries < 1000)
+        tries++;
+    TEST_ASSERT_GREATER_THAN_INT(1, tries);
+    TEST_ASSERT_LESS_THAN_INT(1000, tries);
 }
 
 /* How much a context takes is not known, so that any idle memory may help. */
@@ -447,9 +538,13 @@ int main(void)
     RUN_TEST(test_a_free_is_told_only_if_another_waits);
     RUN_TEST(test_what_can_never_fit_is_asked_of_nobody);
     RUN_TEST(test_what_is_missing_is_asked_of_the_neighbour);
+    RUN_TEST(test_a_recording_says_who_lent_how_much_for_a_request);
+    RUN_TEST(test_a_recording_says_what_was_lent_to_whom);
+    RUN_TEST(test_who_waits_for_long_is_told_which_process_of_the_job_holds_most);
     RUN_TEST(test_a_wait_in_vain_leaves_nothing_awaited);
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
+    RUN_TEST(test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again);
     RUN_TEST(test_for_a_context_others_are_asked_for_what_they_have);
     RUN_TEST(test_our_own_idle_memory_is_not_asked_of_others);
     RUN_TEST(test_a_full_card_is_asked_for_no_more_than_it_has);
