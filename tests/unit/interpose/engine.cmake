@@ -21,7 +21,7 @@ foreach(name engine_ranges engine_pool engine_faults engine_replay engine_progra
   gpucap_test(${name} ONE_THREAD LIBS engine_core SOURCES ${name}.c)
 endforeach()
 gpucap_test(engine_family ONE_THREAD LIBS engine_core bench_programs SOURCES engine_family.c engine_price.c)
-gpucap_test(engine_host LIBS engine_core -Wl,--wrap=mmap SOURCES engine_host.c)
+gpucap_test(engine_host LIBS engine_core -Wl,--wrap=mmap,--wrap=munmap SOURCES engine_host.c)
 if(TARGET heap_je)
   gpucap_test(engine_heap LIBS heap_je Threads::Threads SOURCES engine_heap.c ${CMAKE_SOURCE_DIR}/interpose/pool/heap.c)
 endif()

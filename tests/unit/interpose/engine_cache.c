@@ -327,6 +327,8 @@ static void test_what_an_idle_thread_keeps_is_there_for_others(void)
     sem_post(&go_on);
     sem_wait(&kept);
     CHECK(pool_free(&pool, all, true) == 0);
+    CHECK(pool_free(&pool, take(MIB), true) == 0); /* through a cache of this thread, beside the other one */
+    CHECK(labs((char *)pool.caches - (char *)pool.caches->next) == sizeof(struct cache));
     sem_post(&go_on);
     CHECK(pthread_join(other, NULL) == 0);
     end_empty();

@@ -236,6 +236,24 @@ static void test_small_blocks_go_where_a_page_is_free(void)
 }
 
 /* A block for which the heap took new memory is no hit. */
+/* Small blocks that other work still uses are not waited for if they could not help. */
+static void test_what_can_never_fit_is_refused_at_once(void)
+{
+    uint64_t address;
+
+    begin(32 * MIB);
+    addresses[0] = take(3000);
+    addresses[1] = take(24 * MIB);
+    work(0, addresses[0], 3000);
+    work(1, addresses[0], 3000);
+    give(addresses[0], 3000, false);
+    CHECK(pool_alloc(&pool, 16 * MIB, &address) == -ENOMEM);
+    CHECK(pool_stats(&pool).pending > 0 && pool_stats(&pool).waits == 0);
+    finish_work();
+    give(addresses[1], 24 * MIB, true);
+    end_empty();
+}
+
 static void test_a_block_for_which_the_heap_grew_is_no_hit(void)
 {
     begin(LIMIT);
@@ -298,6 +316,7 @@ static void test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others(void)
 static void *use_and_wait(void *unused)
 {
     (void)unused;
+    give(take(REST_BLOCK), REST_BLOCK, true); /* the pool takes it out of this thread's cache */
     for (unsigned round = 0; round < 3; round++) {
         give(take(700), 700, true);
         sem_post(&kept);
@@ -484,6 +503,7 @@ int main(void)
     RUN_APART(test_small_blocks_behind_work_go_back_when_it_has_ended);
     RUN_APART(test_small_blocks_fill_the_limit_and_leave_it_whole);
     RUN_APART(test_small_blocks_go_where_a_page_is_free);
+    RUN_APART(test_what_can_never_fit_is_refused_at_once);
     RUN_APART(test_a_block_for_which_the_heap_grew_is_no_hit);
     RUN_APART(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
     RUN_APART(test_what_an_idle_thread_keeps_of_the_heap_is_idle);

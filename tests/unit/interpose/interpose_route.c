@@ -679,6 +679,7 @@ static void test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_h
 
     TEST_ASSERT_EQUAL_UINT64(ROOM, account_view(&cards[1].account).room);
     fake.growth = 2 * PAGE;
+    fake.reserved = 5 * PAGE; /* before the first request already */
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, STREAM, &card));
     TEST_ASSERT_EQUAL_UINT64(ROOM - 2 * PAGE, account_room(&cards[1].account));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_enter_async(&ticket, PAGE, POOL, STREAM));
@@ -687,7 +688,9 @@ static void test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_h
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, ROOM - LIMIT_STEP + PAGE, 1, CUDA_SUCCESS));
     fake.pool_idle = PAGE;
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_async(2 * PAGE, POOL, STREAM, &card));
+    const uint64_t known = account_known(&cards[1].account);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, STREAM, &card));
+    TEST_ASSERT_EQUAL_UINT64(known + 2 * PAGE, account_known(&cards[1].account));
 }
 
 static void test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused(void)
