@@ -20,7 +20,7 @@ static struct pool pool;
 static struct owners_budget budget;
 static uint64_t blocks[BLOCKS], sizes[BLOCKS];
 static atomic_uint_fast64_t fail_at, failed, calls; /* the n-th call fails; 0: none; ALWAYS: every one */
-static atomic_uint_fast64_t mapped;                /* bytes */
+static atomic_uint_fast64_t mapped;                 /* bytes */
 
 void setUp(void) {}
 

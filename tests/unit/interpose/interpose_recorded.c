@@ -36,7 +36,7 @@ static struct fake {
     struct live_row rows[5];
     size_t row_count;
     const char *question;
-    char answer[INQUIRY_ANSWER];
+    char answer[INQUIRY_ANSWER], long_name[INQUIRY_ANSWER];
     struct recording_event noted, listed[EVENTS];
     int noted_count, listed_count;
 } fake;
@@ -152,7 +152,7 @@ bool live_row(size_t index, struct live_row *row)
 
 const char *owner_name(uint16_t owner)
 {
-    return owner == 1 ? "cuDNN" : "program";
+    return owner == 1 ? "cuDNN" : owner == 2 ? fake.long_name : "program";
 }
 
 const char *tags_name(uint16_t tag)
@@ -457,6 +457,22 @@ static void test_owners_are_told_with_what_is_idle(void)
                              ask("owners"));
 }
 
+/* An answer of INQUIRY_ANSWER bytes has its end in it. */
+static void test_an_owner_for_whom_there_is_no_room_is_left_out(void)
+{
+    static const char around[] = "0\t1\t1\t1\tmalloc\t\t\n", idle[] = "0\t1999\t0\t0\tidle\tgpucap\t\n";
+
+    ask("start off f");
+    fake.rows[0] = (struct live_row){
+        .device = 0, .owner = 2, .kind = RECORDING_MALLOC, .bytes = 1, .blocks = 1, .peak = 1};
+    fake.row_count = 1;
+    memset(fake.long_name, 'a', INQUIRY_ANSWER - sizeof(around));
+    TEST_ASSERT_EQUAL_size_t(INQUIRY_ANSWER - 1, strlen(ask("owners")));
+    TEST_ASSERT_EQUAL_STRING("\t\n", fake.answer + INQUIRY_ANSWER - 3);
+    fake.long_name[INQUIRY_ANSWER - sizeof(around)] = 'a';
+    TEST_ASSERT_EQUAL_STRING_LEN(idle, ask("owners"), strlen(idle));
+}
+
 /* Runs last: from here on the driver must not be asked any more. */
 static void test_at_exit_there_is_one_last_figure_and_then_no_driver(void)
 {
@@ -489,6 +505,7 @@ int main(void)
     RUN_TEST(test_a_late_recording_begins_with_what_is_there);
     RUN_TEST(test_a_recording_is_started_and_stopped_by_request);
     RUN_TEST(test_owners_are_told_with_what_is_idle);
+    RUN_TEST(test_an_owner_for_whom_there_is_no_room_is_left_out);
     RUN_TEST(test_at_exit_there_is_one_last_figure_and_then_no_driver);
     return UNITY_END();
 }

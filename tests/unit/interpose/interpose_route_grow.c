@@ -32,8 +32,10 @@ static struct fake {
     CUcontext context; /* the current one */
     int find;          /* what device_find returns */
     bool unlimited, guarded;
-    int admits;         /* so many admissions succeed */
-    uint64_t lent;      /* the next lend_more frees so much */
+    int admits;     /* so many admissions succeed */
+    uint64_t lent;  /* the next lend_more frees so much */
+    uint64_t freed; /* by another thread, just before the next route_make_room finds nothing */
+    uint64_t given_back;
     uint64_t idle;      /* that pools_trim gives */
     uint64_t card_used; /* by all processes; more than the limit only if it is set */
 } fake;
@@ -60,12 +62,15 @@ bool route_limited(void)
 
 uint64_t route_given_back(void)
 {
-    return 0;
+    return fake.given_back;
 }
 
 bool route_make_room(CUdevice ordinal, uint64_t bytes)
 {
-    (void)ordinal, (void)bytes;
+    (void)bytes;
+    account_give(&cards[ordinal].account, fake.freed, false);
+    fake.given_back += fake.freed;
+    fake.freed = 0;
     return false;
 }
 
@@ -447,6 +452,20 @@ static void test_growth_beyond_the_limit_is_refused_or_borrowed(void)
     cards[0].account.charged += PAGE; /* what was lent was given twice */
 }
 
+static void test_what_another_thread_gives_back_serves_growth(void)
+{
+    struct route_growth growth;
+
+    make_context(0, FIRST);
+    const uint64_t all = room(0);
+    add_block(BLOCKS_ARRAY, 1, FIRST, 0);
+    fake.freed = PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_begin(&growth, all));
+    route_grow_abort(&growth);
+    TEST_ASSERT_EQUAL_INT(0, got.loans);
+    cards[0].account.charged += PAGE; /* what was freed was given twice */
+}
+
 static void test_a_stack_grows_by_what_it_has_not(void)
 {
     struct route_growth growth;
@@ -642,6 +661,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_growth_lasts_until_its_context_ends);
     RUN_TEST(test_growth_beyond_the_limit_is_refused_or_borrowed);
+    RUN_TEST(test_what_another_thread_gives_back_serves_growth);
     RUN_TEST(test_a_stack_grows_by_what_it_has_not);
     RUN_TEST(test_a_heap_grows_by_what_it_has_not);
     RUN_TEST(test_an_admission_of_growth_ends);
