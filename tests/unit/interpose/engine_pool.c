@@ -440,6 +440,22 @@ static void test_an_allocation_that_waits_counts_once(void)
     model_close(&model);
 }
 
+static void test_an_allocation_waits_for_several_frees_rather_than_hold_more(void)
+{
+    model_open(&model, 2 * GIB, 2 * GIB);
+    fence_forbid_joins();
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(model_alloc(&model, 64 * MIB) == 0);
+    for (unsigned i = 0; i < 8; i++) {
+        model_work(&model, i % 2, &model.blocks[0]);
+        model_free(&model, 0, false);
+        fence_poll(&model.pool.fence); /* each has an epoch of its own */
+    }
+    CHECK(model_alloc(&model, 512 * MIB) == 0);
+    CHECK(pool_stats(&model.pool).peak_physical <= (512 + 32) * MIB); /* the slack */
+    model_close(&model);
+}
+
 /* A freed block whose memory another holder keeps belongs to the program no more, but is not free either. */
 static void test_what_is_freed_and_held_by_others_does_not_live(void)
 {
@@ -550,6 +566,7 @@ int main(void)
     RUN_APART(test_trim_leaves_memory_whose_work_is_not_done);
     RUN_APART(test_what_was_served_from_what_was_held_is_a_hit);
     RUN_APART(test_an_allocation_that_waits_counts_once);
+    RUN_APART(test_an_allocation_waits_for_several_frees_rather_than_hold_more);
     RUN_APART(test_what_is_freed_and_held_by_others_does_not_live);
     RUN_APART(test_the_most_that_was_held_is_what_the_driver_gave);
     RUN_APART(test_figures_need_no_driver);
