@@ -90,9 +90,11 @@ const char *tags_name(uint16_t tag)
 
 size_t stacks_read(uint32_t stack, uint64_t frames[STACKS_FRAMES])
 {
-    for (uint32_t i = 0; i < stack; i++)
+    const uint32_t depth = stack < 4 ? stack : 4;
+
+    for (uint32_t i = 0; i < depth; i++)
         frames[i] = 0x1000 * stack + i;
-    return stack;
+    return depth;
 }
 
 /* ---- helpers ---- */
@@ -162,6 +164,8 @@ static void test_numbers_out_of_range_have_no_name(void)
         .thread = self(), .owner = OWNER_MAX, .tag = TAGS_MAX, .device = 64, .stack = STACKS_MAX + 1};
 
     TEST_ASSERT_EQUAL_INT(0, names_of(&event));
+    names_of(&(struct recording_event){.thread = self(), .owner = OWNER_MAX, .stack = STACKS_MAX});
+    TEST_ASSERT_NOT_NULL_MESSAGE(last(RECORDING_STACK, STACKS_MAX), "the last that is kept");
     recorder_name_device(64, "none", "GPU-0", 1);
     recorder_name_device(-1, "none", "GPU-0", 1);
 }

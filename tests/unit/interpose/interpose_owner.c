@@ -76,6 +76,40 @@ static void test_calls_are_recognized_by_their_instructions(void)
     TEST_ASSERT_TRUE(owner_is_return(pointer));
 }
 
+/* The bytes before a return address, and what they are. */
+static const struct {
+    unsigned char code[8];
+    enum owner_call call;
+} encodings[] = {
+#if defined(__x86_64__)
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0}, OWNER_CALL_POINTER}, /* *%rax */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0x41, 0xff, 0xd4}, OWNER_CALL_POINTER}, /* *%r12 */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x10}, OWNER_CALL_POINTER}, /* *(%rax) */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x50, 0x08}, OWNER_CALL_POINTER}, /* *8(%rax) */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x14, 0xd8}, OWNER_CALL_POINTER}, /* *(%rax,%rbx,8) */
+    {{0x90, 0x90, 0x90, 0x90, 0xff, 0x54, 0xd8, 0x08}, OWNER_CALL_POINTER}, /* *8(%rax,%rbx,8) */
+    {{0x90, 0x90, 0xff, 0x90, 0x00, 0x01, 0x00, 0x00}, OWNER_CALL_POINTER}, /* *256(%rax) */
+    {{0x90, 0xff, 0x94, 0xd8, 0x00, 0x01, 0x00, 0x00}, OWNER_CALL_POINTER}, /* *256(%rax,%rbx,8) */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0}, OWNER_NO_CALL},      /* jmp *%rax */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x60, 0x08}, OWNER_NO_CALL},      /* jmp *8(%rax) */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, OWNER_NO_CALL},
+#elif defined(__aarch64__)
+    {{0x1f, 0x20, 0x03, 0xd5, 0x00, 0x00, 0x3f, 0xd6}, OWNER_CALL_POINTER}, /* blr x0 */
+    {{0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x08, 0x3f, 0xd6}, OWNER_CALL_POINTER}, /* blraaz x0 */
+    {{0x1f, 0x20, 0x03, 0xd5, 0x00, 0x00, 0x1f, 0xd6}, OWNER_NO_CALL},      /* br x0 */
+    {{0x1f, 0x20, 0x03, 0xd5, 0x1f, 0x20, 0x03, 0xd5}, OWNER_NO_CALL},
+#endif
+};
+
+static void test_every_form_of_a_call_is_recognized(void)
+{
+    uint64_t target;
+
+    for (size_t i = 0; i < sizeof(encodings) / sizeof(*encodings); i++)
+        TEST_ASSERT_EQUAL_INT(encodings[i].call,
+                              owner_maps_call_before((uint64_t)(uintptr_t)(encodings[i].code + 8), &target));
+}
+
 static void test_code_is_found_from_its_first_byte_to_its_last(void)
 {
     size_t count;
@@ -251,6 +285,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_libraries_have_the_names_that_people_know);
     RUN_TEST(test_calls_are_recognized_by_their_instructions);
+    RUN_TEST(test_every_form_of_a_call_is_recognized);
     RUN_TEST(test_code_is_found_from_its_first_byte_to_its_last);
     RUN_TEST(test_data_of_a_file_is_no_code_and_a_path_is_kept_once);
     RUN_TEST(test_what_is_no_code_is_no_return_address);

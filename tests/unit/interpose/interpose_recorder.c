@@ -287,6 +287,12 @@ static void test_only_a_release_of_the_same_thread_is_undone_and_only_once(void)
     struct recording_decode r = decode();
     TEST_ASSERT_EQUAL_size_t(3, recording_decode_count(&r, RECORDING_ALLOC));
     TEST_ASSERT_EQUAL_size_t_MESSAGE(2, recording_decode_count(&r, RECORDING_FREE), "the lost one is added");
+    size_t at = 0;
+    recording_decode_next(&r, &at, RECORDING_FREE);
+    const struct recording_event *lost = recording_decode_next(&r, &at, RECORDING_FREE);
+    const struct recording_event *next = recording_decode_next(&r, &at, RECORDING_ALLOC);
+    TEST_ASSERT_EQUAL_UINT64(next->time_ns, lost->time_ns);
+    TEST_ASSERT_EQUAL_UINT32(next->thread, lost->thread);
     recording_decode_free(&r);
 }
 

@@ -181,6 +181,9 @@ static void test_a_size_is_shown_as_a_person_would_write_it(void)
                  {1996 * M, "1.9G"},
                  {150 * M + 600 * K, "151M"},
                  {99 * M + 1000 * K, "100M"},
+                 {150 * M + 511 * K, "150M"},
+                 {150 * M + 512 * K, "151M"},
+                 {1023 * M + 512 * K, "1G"},
                  {100 * M + 300 * K, "100M"},
                  {99 * M + 300 * K, "99.3M"}};
     char text[SIZE_TEXT];

@@ -98,6 +98,7 @@ static void test_what_is_remembered_of_one_call_says_nothing_of_another(void)
         other++;
     expect_frames(take(next_call, 0), 1, (uint64_t[]){next_call}); /* no frame: remembered as well */
     link_frame(3, 10, 0x101);
+    expect_frames(take(next_call, 0), 1, (uint64_t[]){next_call}); /* not searched for again */
     expect_frames(take(other, 0), 2, (uint64_t[]){other, 0x101});
 }
 
