@@ -37,6 +37,7 @@ static void test_libraries_have_the_names_that_people_know(void)
         {"/v/site-packages/tensorflow/libtensorflow_cc.so.2", "TensorFlow"},
         {"/usr/lib/libpython3.12.so.1.0", "program"},
         {"/opt/their/libsolver.so", "libsolver.so"},
+        {"/opt/their/beside_libnccl.so", "beside_libnccl.so"},
     };
 
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
@@ -235,6 +236,31 @@ static void test_a_library_is_not_the_program_though_its_path_is_as_long(void)
     TEST_ASSERT_EQUAL_STRING("libsame_long.so", owner_name(owner_current));
 }
 
+/* However many calls the library that passes it on makes inside. */
+static void test_a_call_that_is_passed_on_is_its_callers(void)
+{
+    int (*pass)(int (*next)(void *), void *) = NULL;
+    int (*last)(void *) = NULL;
+    int (*const own)(void) = hook;
+
+    *(void **)&pass = symbol_of(OWNER_SAME, "owner_passes");
+    *(void **)&last = symbol_of(OWNER_CUDART, "owner_passes_last");
+    pass(last, *(void *const *)&own);
+    TEST_ASSERT_EQUAL_STRING("libsame_long.so", owner_name(owner_current));
+}
+
+static void test_each_mapping_is_told_to_the_last(void)
+{
+    struct owner_map module = {.start = 0};
+    size_t count;
+
+    const struct owner_map *maps = owner_maps_all(&count);
+    TEST_ASSERT_GREATER_THAN_size_t(1, count);
+    TEST_ASSERT_TRUE(owner_module(count - 1, &module));
+    TEST_ASSERT_EQUAL_HEX64(maps[count - 1].start, module.start);
+    TEST_ASSERT_FALSE(owner_module(count, &module));
+}
+
 static void test_libraries_with_names_alike_are_apart(void)
 {
     int (*last)(void *) = NULL;
@@ -294,6 +320,8 @@ int main(void)
 #endif
     RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
     RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);
+    RUN_TEST(test_a_call_that_is_passed_on_is_its_callers);
+    RUN_TEST(test_each_mapping_is_told_to_the_last);
     RUN_TEST(test_libraries_with_names_alike_are_apart);
     RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
     RUN_TEST(test_a_library_with_frame_pointers_is_in_a_stack_once);
