@@ -36,6 +36,7 @@ interpose_unit(interpose_route LEDGER MODULES route.c account/account.c account/
 interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c FAKES driver)
 interpose_unit(interpose_lend MEMBERS MODULES lend.c account/account.c account/limit.c base/lock.c base/process.c
   settings/size.c FAKES driver events log)
+interpose_unit(interpose_nudge MODULES nudge.c settings/size.c FAKES log)
 interpose_unit(interpose_route_pool MODULES route_pool.c base/lock.c base/process.c settings/size.c FAKES driver events log)
 interpose_unit(interpose_route_grow MEMBERS MODULES route_grow.c account/account.c account/blocks.c account/limit.c base/lock.c
   base/process.c settings/size.c FAKES driver events log)
