@@ -100,6 +100,7 @@ interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 interpose_unit(interpose_ipc_wire MODULES share/ipc_wire.c WRAP geteuid)
 interpose_unit(interpose_ipc_thread MODULES share/ipc_thread.c base/lock.c base/thread.c WRAP atexit pthread_atfork
   pthread_timedjoin_np)
+interpose_unit(interpose_ipc_import MODULES share/ipc_import.c base/lock.c base/process.c FAKES driver)
 interpose_unit(interpose_ipc_exports MODULES share/ipc_exports.c base/lock.c base/process.c)
 foreach(part "" _peers)
   interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c
