@@ -450,11 +450,16 @@ static void test_a_wait_in_vain_leaves_nothing_awaited(void)
     struct loan loan = loan_of(LIMIT - CONTEXT);
 
     options.wait = 0.001;
+    atomic_store(&events_on, true);
     account_view(&card.account);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
     TEST_ASSERT_FALSE(lend_more(&loan));
     lend_end(&loan);
     TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
+    TEST_ASSERT_EQUAL_INT(1, atomic_load(&noted_count));
+    TEST_ASSERT_EQUAL_UINT16(RECORDING_WAIT, noted[0].head.type);
+    TEST_ASSERT_EQUAL_UINT64(loan.need, noted[0].bytes);
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(1000000, noted[0].other); /* nanoseconds */
 }
 
 /* There is room, and still the request fails: the budget is not what is short. */

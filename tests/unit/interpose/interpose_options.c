@@ -149,9 +149,14 @@ static void test_a_recording_has_the_name_of_a_file(void)
     must_refuse("GPUCAP_RECORD", "run-%", "a file such as");
     environment[OPTIONS_RECORD] = "";
     must_refuse("GPUCAP_RECORD", "", "a file such as");
-    memset(long_name, 'x', OPTIONS_PATH_MAX);
+    memset(long_name, '/', OPTIONS_PATH_MAX);
     environment[OPTIONS_RECORD] = long_name;
-    must_refuse("GPUCAP_RECORD", "xxx", "a file such as");
+    must_refuse("GPUCAP_RECORD", "///", "a file such as");
+    environment[OPTIONS_LEDGER] = long_name;
+    environment[OPTIONS_RECORD] = long_name + 1; /* the longest */
+    must_refuse("GPUCAP_LEDGER", "///", "too long");
+    environment[OPTIONS_LEDGER] = long_name + 1;
+    must_load();
 }
 
 static void test_the_environment_beats_the_user_and_the_user_beats_the_administrator(void)
