@@ -69,9 +69,11 @@ bool nudge_python(int ordinal, uint64_t bytes)
     return false;
 }
 
+static bool captures;
+
 bool capture_any(void)
 {
-    return false;
+    return captures;
 }
 
 bool thread_start(void *(*run)(void *argument), void *argument)
@@ -210,7 +212,7 @@ void setUp(void)
     atomic_store(&drivers_idle, 0);
     atomic_store(&events_on, false);
     atomic_store(&noted_count, 0);
-    swept = false;
+    swept = captures = false;
     log_fake_clear();
     the_pool = (struct pool){.ordinal = card.ordinal, .context = HERE};
     driver.cuCtxPushCurrent_v2 = push;
@@ -462,6 +464,20 @@ static void test_a_wait_in_vain_leaves_nothing_awaited(void)
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(1000000, noted[0].other); /* nanoseconds */
 }
 
+static void test_beside_a_capture_no_request_waits(void)
+{
+    struct loan loan = loan_of(LIMIT - CONTEXT);
+    struct lend_wait wait = {.until = 0};
+
+    options.wait = 600;
+    captures = true;
+    account_view(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
+    TEST_ASSERT_FALSE(lend_more(&loan));
+    lend_end(&loan);
+    TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, PAGE));
+}
+
 /* There is room, and still the request fails: the budget is not what is short. */
 static void test_a_request_that_was_not_denied_is_not_tried_for_ever(void)
 {
@@ -547,6 +563,7 @@ int main(void)
     RUN_TEST(test_a_recording_says_what_was_lent_to_whom);
     RUN_TEST(test_who_waits_for_long_is_told_which_process_of_the_job_holds_most);
     RUN_TEST(test_a_wait_in_vain_leaves_nothing_awaited);
+    RUN_TEST(test_beside_a_capture_no_request_waits);
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
     RUN_TEST(test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again);
