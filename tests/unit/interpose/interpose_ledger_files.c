@@ -255,10 +255,11 @@ static void test_file_with_another_head_is_replaced_if_no_process_uses_it(void)
 
 static void test_file_with_another_head_is_refused_while_a_process_uses_it(void)
 {
-    struct member member = member_start(JOB, 1000);
+    struct member first = member_start(JOB, 1000), member = member_start(JOB, 1000);
     struct ledger_head head;
     const int fd = open(path, O_RDONLY);
 
+    member_end(&first); /* the other one is in the second slot */
     TEST_ASSERT_EQUAL_INT(sizeof(head), pread(fd, &head, sizeof(head), 0));
     close(fd);
     member_do(&member, ORDER_EXTEND, 700, 0);
