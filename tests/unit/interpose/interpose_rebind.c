@@ -20,14 +20,14 @@
 
 #define DEEP    (RTLD_NOW | RTLD_DEEPBIND)
 #define OBJECTS 6
-#define SLOTS   3
+#define SLOTS   4
 
 static atomic_int mode = LIBRARY_ON;
 _Atomic(atomic_int *) library_state = &mode;
 bool library_limited = true;
 
 /* Addresses. */
-static char hook, drivers, real_look_up, nvmls, nvml_hook, plain, handle_place, driver_place;
+static char hook, drivers, real_look_up, real_versioned, nvmls, nvml_hook, plain, handle_place, driver_place;
 
 static struct object {
     const char *name, *defines;
@@ -118,6 +118,7 @@ void *(*real_dlmopen)(Lmid_t name_space, const char *file, int mode);
 void real_find(void)
 {
     real_dlsym = (__typeof__(real_dlsym))(void *)&real_look_up;
+    real_dlvsym = (__typeof__(real_dlvsym))(void *)&real_versioned;
     real_dlopen = fake_dlopen;
     real_dlmopen = fake_dlmopen;
 }
@@ -362,6 +363,26 @@ static void test_its_constructors_may_have_looked_up_the_driver(void)
     TEST_ASSERT_EQUAL_STRING("", fake.past);
 }
 
+static void load_what_uses_all_of_the_loader(void)
+{
+    static const char *const names[SLOTS] = {"dlsym", "dlvsym", "dlopen", "dlmopen"};
+    struct object *object = add("plugin.so", &plain, false);
+
+    for (int i = 0; i < SLOTS; i++) {
+        object->slots[i] = (struct elfslot){.name = names[i]};
+        object->values[i] = real_libc(names[i]);
+    }
+}
+
+static void test_each_function_of_the_loader_is_bound_to_its_own_hook(void)
+{
+    open_deep(load_what_uses_all_of_the_loader);
+    TEST_ASSERT_EQUAL_PTR((void *)dlsym, objects[2].values[0]);
+    TEST_ASSERT_EQUAL_PTR((void *)dlvsym, objects[2].values[1]);
+    TEST_ASSERT_EQUAL_PTR((void *)dlopen, objects[2].values[2]);
+    TEST_ASSERT_EQUAL_PTR((void *)dlmopen, objects[2].values[3]);
+}
+
 static void load_unwritable(void)
 {
     add("plugin.so", &drivers, false)->write_rc = -EACCES;
@@ -476,6 +497,7 @@ int main(void)
     RUN_TEST(test_a_slot_that_is_not_resolved_leads_to_the_hook);
     RUN_TEST(test_other_functions_and_the_drivers_own_calls_stay);
     RUN_TEST(test_its_constructors_may_have_looked_up_the_driver);
+    RUN_TEST(test_each_function_of_the_loader_is_bound_to_its_own_hook);
     RUN_TEST(test_an_object_that_cannot_be_bound_is_said_and_counted);
     RUN_TEST(test_a_failed_dlopen_is_the_programs);
     RUN_TEST(test_other_calls_of_dlopen_go_to_the_real_one);
