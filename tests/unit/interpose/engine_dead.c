@@ -9,7 +9,7 @@
 #include <unity.h>
 
 #define NEVER  (UINT64_C(1) << 60)
-#define BLOCKS 16
+#define BLOCKS 96 /* more old places than the pool unmaps at a time */
 #define BLOCK  (4 * MIB)
 
 static struct model model;
@@ -96,15 +96,27 @@ static void test_the_sweep_unmaps_old_places_when_their_work_is_done(void)
     model_close(&model);
 }
 
+/* However many there are: it only takes the lock for a few at a time. */
+static void test_one_sweep_unmaps_all_old_places_above_those_that_are_kept(void)
+{
+    stitch();
+    finish_work();
+    model.pool.dead_kept = 3;
+    pool_sweep(&model.pool);
+    CHECK(model.pool.dead_count == 3);
+    model_close(&model);
+}
+
 /* The driver refuses to unmap one of them, once. */
 static void test_an_old_place_that_the_driver_keeps_is_unmapped_later(void)
 {
     stitch();
     finish_work();
-    model.pool.dead_kept = 0;
+    model.pool.dead_kept = BLOCKS - 8;
     fake_fail(1U << FAKE_UNMAP, 1, 0);
     pool_sweep(&model.pool);
-    CHECK(fake_failed() == 1 && model.pool.dead_count == 1);
+    CHECK(fake_failed() == 1 && model.pool.dead_count == BLOCKS - 8);
+    model.pool.dead_kept = 0;
     pool_sweep(&model.pool);
     CHECK(model.pool.dead_count == 0 && places_left() == 0);
     model_close(&model);
@@ -262,6 +274,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_APART(test_a_stitch_behind_work_of_one_stream_neither_waits_nor_unmaps);
     RUN_APART(test_the_sweep_unmaps_old_places_when_their_work_is_done);
+    RUN_APART(test_one_sweep_unmaps_all_old_places_above_those_that_are_kept);
     RUN_APART(test_an_old_place_that_the_driver_keeps_is_unmapped_later);
     RUN_APART(test_an_exposed_block_of_moved_chunks_goes_back_from_its_old_places_too);
     RUN_APART(test_trim_unmaps_old_places_before_it_gives_their_memory_back);
