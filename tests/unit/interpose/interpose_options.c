@@ -208,7 +208,7 @@ static void test_a_reserve_that_leaves_nothing_of_a_limit_is_refused(void)
     environment[OPTIONS_MAX] =
         "32M"; /* less than the default reserve: only a reserve that was set is refused */
     must_load();
-    environment[OPTIONS_MAX] = NULL;
+    environment[OPTIONS_MAX] = "1G";
     write_text(admin_file, "max = 16M\n"); /* the ceiling is a limit too */
     environment[OPTIONS_RESERVE] = "16M";
     must_refuse("reserve leaves nothing of a limit", "max", "64M");
