@@ -15,16 +15,18 @@
 #include "interpose/refusal.h"
 #include "interpose/see/events.h"
 #include "interpose/share/ipc.h"
+#include "apart.h"
 #include "ledger_support.h"
 
-#define CARDS   2
-#define PAGE    LIMIT_PAGE
-#define LIMIT   (1000 * PAGE)
-#define THREADS 1024
-#define GUESS   ACCOUNT_CONTEXT_GUESS
-#define FIRST   ((CUcontext)0x100)
-#define SECOND  ((CUcontext)0x200)
-#define OTHER   ((CUcontext)0x300) /* on the other card */
+#define CARDS    2
+#define PAGE     LIMIT_PAGE
+#define LIMIT    (1000 * PAGE)
+#define THREADS  1024
+#define GUESS    ACCOUNT_CONTEXT_GUESS
+#define FIRST    ((CUcontext)0x100)
+#define SECOND   ((CUcontext)0x200)
+#define CONTEXTS 64                 /* that route_grow.c knows */
+#define OTHER    ((CUcontext)0x300) /* on the other card */
 
 static struct device cards[CARDS];
 static struct fake {
@@ -642,6 +644,18 @@ static void test_the_end_of_a_context_ends_its_memory_and_no_other(void)
     TEST_ASSERT_EQUAL_INT(1, got.left_forgotten);
 }
 
+/* With more contexts than can be known, all on another card. */
+static void test_each_context_counts_though_it_is_not_known(void)
+{
+    account_set_limit(&cards[1].account, UINT64_C(1) << 45);
+    for (uintptr_t i = 0; i < CONTEXTS; i++)
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(1, (CUcontext)(0x1000 + 0x100 * i)));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
+    const uint64_t before = room(0);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
+    TEST_ASSERT_LESS_THAN_UINT64(before, room(0));
+}
+
 static void test_a_lower_limit_has_what_is_above_it_given_back(void)
 {
     make_context(0, FIRST);
@@ -670,6 +684,7 @@ int main(void)
     RUN_TEST(test_a_context_that_does_not_fit_is_forgotten);
     RUN_TEST(test_the_size_of_a_context_is_measured_while_there_is_one);
     RUN_TEST(test_the_end_of_a_context_ends_its_memory_and_no_other);
+    RUN_APART(test_each_context_counts_though_it_is_not_known);
     RUN_TEST(test_a_lower_limit_has_what_is_above_it_given_back);
     return UNITY_END();
 }
