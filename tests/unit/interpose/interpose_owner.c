@@ -306,6 +306,18 @@ static void test_nothing_is_read_behind_a_stack_of_the_programs_own(void)
 }
 #endif
 
+/* Runs last: from here on nothing new is looked up. */
+static void test_searches_in_vain_come_to_an_end(void)
+{
+    enum { SEARCHES = 4000 }; /* as in owner.c */
+    const unsigned before = owner_modules_read();
+
+    for (uint64_t i = 0; i < SEARCHES + 100; i++)
+        TEST_ASSERT_FALSE(owner_is_return(0x100 + i)); /* no code is there */
+    TEST_ASSERT_GREATER_THAN_UINT(before, owner_modules_read());
+    TEST_ASSERT_LESS_OR_EQUAL_UINT(before + SEARCHES, owner_modules_read());
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -325,5 +337,6 @@ int main(void)
     RUN_TEST(test_libraries_with_names_alike_are_apart);
     RUN_TEST(test_a_stack_of_nonsense_has_the_call_alone);
     RUN_TEST(test_a_library_with_frame_pointers_is_in_a_stack_once);
+    RUN_TEST(test_searches_in_vain_come_to_an_end);
     return UNITY_END();
 }

@@ -146,7 +146,9 @@ static void test_a_full_ring_drops_events_and_counts_them(void)
     recorder_close();
     struct recording_decode r = decode();
     TEST_ASSERT_EQUAL_size_t(EVENTS_RING, recording_decode_count(&r, RECORDING_ALLOC));
-    TEST_ASSERT_EQUAL_UINT64(100, recording_decode_next(&r, &at, RECORDING_DROPPED)->bytes);
+    const struct recording_event *dropped = recording_decode_next(&r, &at, RECORDING_DROPPED);
+    TEST_ASSERT_EQUAL_UINT64(100, dropped->bytes);
+    TEST_ASSERT_EQUAL_UINT32((uint32_t)getpid(), dropped->thread); /* the main thread */
     TEST_ASSERT_NULL(recording_decode_next(&r, &at, RECORDING_DROPPED));
     TEST_ASSERT_GREATER_THAN_UINT(1, r.blocks);
     recording_decode_free(&r);
