@@ -4,13 +4,10 @@
 #include "interpose/see/recorder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <unity.h>
 
@@ -401,102 +398,6 @@ static void test_a_refusal_is_written_at_once(void)
     recorder_close();
 }
 
-/* ---- files ---- */
-
-static int try_open(void)
-{
-    const struct recorder_settings settings = {.file = path, .job = ""};
-    const int rc = recorder_open(&settings, why);
-
-    if (rc == 0)
-        recorder_close();
-    return rc;
-}
-
-static void test_only_recordings_are_overwritten(void)
-{
-    char other[80];
-    FILE *file = fopen(path, "w");
-
-    fputs("a letter", file);
-    fclose(file);
-    TEST_ASSERT_NOT_EQUAL(0, try_open());
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(why, "not a recording"), why);
-    struct stat kind;
-    stat(path, &kind);
-    TEST_ASSERT_EQUAL_INT(8, kind.st_size);
-    unlink(path);
-    snprintf(other, sizeof(other), "%s/other", folder);
-    TEST_ASSERT_EQUAL_INT(0, symlink(other, path));
-    TEST_ASSERT_NOT_EQUAL(0, try_open());
-    TEST_ASSERT_NOT_EQUAL_MESSAGE(0, access(other, F_OK), "a link is not followed");
-    unlink(path);
-    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
-    TEST_ASSERT_NOT_EQUAL(0, try_open());
-    unlink(path);
-    TEST_ASSERT_EQUAL_INT(0, try_open());
-    stat(path, &kind);
-    TEST_ASSERT_EQUAL_INT(0600, kind.st_mode & 0777);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, try_open(), "an old recording may be replaced");
-    snprintf(path, sizeof(path), "%s/no/such/folder", folder);
-    TEST_ASSERT_EQUAL_INT(-ENOENT, try_open());
-}
-
-static void test_two_processes_do_not_write_one_file(void)
-{
-    begin();
-    const pid_t child = fork();
-    if (child == 0) {
-        recorder_after_fork();
-        _exit(try_open() == 0 ? 1 : !strstr(why, "%p"));
-    }
-    int status;
-    waitpid(child, &status, 0);
-    TEST_ASSERT_EQUAL_INT(0, status);
-    note_alloc(0x1000, 1);
-    recorder_close();
-    struct recording_decode r = decode();
-    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
-    recording_decode_free(&r);
-}
-
-/* Returns the descriptor of the recording. */
-static int find_descriptor(void)
-{
-    char link[64], to[128];
-
-    for (int fd = 3; fd < 256; fd++) {
-        snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-        const ssize_t length = readlink(link, to, sizeof(to) - 1);
-        if (length > 0 && (to[length] = '\0', !strcmp(to, path)))
-            return fd;
-    }
-    TEST_FAIL_MESSAGE("the recording is not open");
-    return -1;
-}
-
-static void test_a_file_of_the_program_is_never_written_to(void)
-{
-    char other[80];
-    struct stat kind;
-
-    begin();
-    TEST_ASSERT_EQUAL_INT(0, recorder_step(true));
-    snprintf(other, sizeof(other), "%s/other", folder);
-    const int fd = find_descriptor();
-    const int mine = open(other, O_RDWR | O_CREAT, 0600);
-    TEST_ASSERT_EQUAL_INT(fd,
-                          dup2(mine, fd)); /* the program closes what it does not know, and opens its own */
-    note_alloc(0x1000, 1);
-    TEST_ASSERT_EQUAL_INT(-EBADF, recorder_step(true));
-    recorder_close();
-    TEST_ASSERT_EQUAL_INT(0, fstat(fd, &kind));
-    TEST_ASSERT_EQUAL_INT(0, kind.st_size);
-    close(fd);
-    close(mine);
-    unlink(other);
-}
-
 /* ---- threads ---- */
 
 #define THREADS 4
@@ -693,9 +594,6 @@ int main(void)
     RUN_TEST(test_a_context_has_what_no_block_and_no_pool_has);
     RUN_TEST(test_a_recording_knows_nothing_of_the_one_before);
     RUN_TEST(test_a_refusal_is_written_at_once);
-    RUN_TEST(test_only_recordings_are_overwritten);
-    RUN_TEST(test_two_processes_do_not_write_one_file);
-    RUN_TEST(test_a_file_of_the_program_is_never_written_to);
     RUN_TEST(test_threads_keep_the_order_of_each_block);
     RUN_TEST(test_events_of_threads_are_in_the_order_of_time);
     RUN_TEST(test_what_a_thread_noted_before_it_ended_is_not_lost);
