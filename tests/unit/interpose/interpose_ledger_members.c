@@ -3,12 +3,35 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <unity.h>
+
+/* The last word whose sleepers were woken. */
+static void *woken;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...)
+{
+    long values[6];
+    va_list arguments;
+
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        values[i] = va_arg(arguments, long);
+    va_end(arguments);
+    if (number == SYS_futex && values[1] == FUTEX_WAKE)
+        woken = (void *)values[0];
+    return __real_syscall(number, values[0], values[1], values[2], values[3], values[4], values[5]);
+}
 
 void setUp(void)
 {
@@ -92,6 +115,20 @@ static void test_sums_are_counted_again_after_another_process_has_written_into_o
     atomic_store(&ledger->job->sum, 900);
     ledger_unlock(ledger);
     TEST_ASSERT_EQUAL_UINT64(100, test_sum(ledger));
+}
+
+static void test_the_lock_wakes_one_that_sleeps_on_it(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000);
+
+    woken = NULL;
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(ledger));
+    ledger_unlock(ledger);
+    TEST_ASSERT_NULL_MESSAGE(woken, "no process sleeps");
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(ledger));
+    atomic_store(&ledger->file->waiters, 1);
+    ledger_unlock(ledger);
+    TEST_ASSERT_EQUAL_PTR(&ledger->file->lock, woken);
 }
 
 static void test_closing_gives_everything_back(void)
@@ -312,6 +349,7 @@ int main(void)
     RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
     RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_that_asks);
     RUN_TEST(test_sums_are_counted_again_after_another_process_has_written_into_our_lock);
+    RUN_TEST(test_the_lock_wakes_one_that_sleeps_on_it);
     RUN_TEST(test_closing_gives_everything_back);
     RUN_TEST(test_process_that_closes_all_descriptors_keeps_its_lease);
     RUN_TEST(test_file_that_gets_the_number_of_our_descriptor_is_left_alone);

@@ -117,6 +117,7 @@ foreach(part "" _members _card _wait _files _death)
   interpose_unit(interpose_ledger${part} MEMBERS)
 endforeach()
 target_link_options(interpose_ledger_card PRIVATE -Wl,--wrap=clock_gettime)
+target_link_options(interpose_ledger_members PRIVATE -Wl,--wrap=syscall)
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
 
 interpose_unit(interpose_live MODULES see/live.c)
