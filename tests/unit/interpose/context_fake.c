@@ -275,6 +275,12 @@ static CUresult CUDAAPI release(CUdevice ordinal)
     return call();
 }
 
+static CUresult CUDAAPI reset(CUdevice ordinal)
+{
+    got.resets++;
+    return release(ordinal);
+}
+
 static CUresult CUDAAPI get_state(CUdevice ordinal, unsigned int *flags, int *active)
 {
     (void)ordinal;
@@ -375,7 +381,7 @@ void context_fake_setup(void)
                                            .cuMemAlloc_v2 = mem_alloc,
                                            .cuDevicePrimaryCtxRetain = retain,
                                            .cuDevicePrimaryCtxRelease_v2 = release,
-                                           .cuDevicePrimaryCtxReset_v2 = release,
+                                           .cuDevicePrimaryCtxReset_v2 = reset,
                                            .cuDevicePrimaryCtxGetState = get_state,
                                            .cuGreenCtxCreate = green_create,
                                            .cuGreenCtxDestroy = green_destroy,

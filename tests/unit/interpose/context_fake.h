@@ -24,7 +24,7 @@ extern struct fake {
 } fake;
 
 extern struct got {
-    int calls, begins, ends, made, failed, end_begins, end_aborts, ended, undone, forgotten;
+    int calls, begins, ends, made, failed, end_begins, end_aborts, ended, undone, resets, forgotten;
     uint64_t grow, stack;
     CUdevice ordinal;
     CUcontext context, captured, grown;

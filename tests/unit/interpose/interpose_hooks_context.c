@@ -225,6 +225,7 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     begin();
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGreenCtxCreate(&green, NULL, CARD, 0));
     TEST_ASSERT_EQUAL_INT(1, got.undone);
+    TEST_ASSERT_EQUAL_INT(1, got.resets); /* the primary one was made for it */
     fake.made = CUDA_SUCCESS;
     fake.no_primary = true; /* the driver does not tell which context it has made */
     fake.active = false;
@@ -233,7 +234,12 @@ static void test_a_green_context_that_fails_or_does_not_fit_leaves_nothing(void)
     TEST_ASSERT_EQUAL_INT(1, got.undone);
     TEST_ASSERT_EQUAL_INT(1, got.failed);
     TEST_ASSERT_NULL(got.grown);
-    fake.no_primary = false;
+    fake.active = true;
+    begin();
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNKNOWN, cuGreenCtxCreate(&green, NULL, CARD, 0));
+    TEST_ASSERT_EQUAL_INT(1, got.undone);
+    TEST_ASSERT_EQUAL_INT(0, got.resets); /* the program's own stays */
+    fake.no_primary = fake.active = false;
     cuDevicePrimaryCtxRetain(&context, CARD);
     begin();
     cuDevicePrimaryCtxRelease_v2(CARD);

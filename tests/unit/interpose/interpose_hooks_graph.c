@@ -33,16 +33,16 @@ static struct node {
 static size_t node_count;
 
 static struct fake {
-    CUresult result;     /* of launches */
-    uint64_t held, used; /* by the driver for graphs */
-    uint64_t room;       /* that may be asked for */
-    bool captures, inactive;
-    int arrays; /* that may still grow; -1: any number */
+    CUresult result;                  /* of launches */
+    uint64_t held, used;              /* by the driver for graphs */
+    uint64_t room;                    /* that may be asked for */
+    bool captures, inactive, guarded; /* guarded: the process has no limit, and other jobs have a min */
+    int arrays;                       /* that may still grow; -1: any number */
 } fake;
 
 static struct {
     uint64_t stack, asked;
-    int asks, graph_ends, launches, trims, flags, says, lends, awaits, rooms, destroyed;
+    int asks, graph_ends, launches, trims, flags, says, kept, lends, awaits, rooms, destroyed;
 } got;
 
 /* ---- the test's own library ---- */
@@ -129,13 +129,12 @@ uint64_t growth_stack_of(CUfunction kernel)
 
 struct device *device_get(CUdevice ordinal)
 {
-    return ordinal == 0 ? &device : NULL;
+    return ordinal == 0 && !fake.guarded ? &device : NULL;
 }
 
 struct device *device_guarded(CUdevice ordinal)
 {
-    (void)ordinal;
-    return NULL;
+    return ordinal == 0 && fake.guarded ? &device : NULL;
 }
 
 bool device_any_guarded(void)
@@ -178,7 +177,7 @@ void refusal_say(struct device *of, enum refusal_of whose, uint64_t bytes)
 
 void refusal_say_kept(struct device *of, uint64_t bytes)
 {
-    (void)of, (void)bytes;
+    got.kept += of == &device && bytes == 32 * MIB;
 }
 
 void lend_freed_somewhere(void)
@@ -463,6 +462,17 @@ static void test_a_launch_without_room_trims_unless_there_is_a_capture(void)
     TEST_ASSERT_EQUAL_INT(1, got.lends);
 }
 
+static void test_a_launch_that_a_guarantee_refuses_says_so(void)
+{
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
+    make();
+    fake.room = 0;
+    fake.guarded = true;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_INT(0, got.says);
+    TEST_ASSERT_EQUAL_INT(1, got.kept);
+}
+
 static void test_nodes_that_wait_for_flags_are_told(void)
 {
     static const struct {
@@ -491,6 +501,7 @@ int main(void)
     RUN_TEST(test_a_graph_that_the_driver_does_not_describe_is_refused);
     RUN_TEST(test_a_launch_that_fails_gives_no_certainty);
     RUN_TEST(test_a_launch_without_room_trims_unless_there_is_a_capture);
+    RUN_TEST(test_a_launch_that_a_guarantee_refuses_says_so);
     RUN_TEST(test_nodes_that_wait_for_flags_are_told);
     return UNITY_END();
 }
