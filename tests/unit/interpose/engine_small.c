@@ -254,6 +254,25 @@ static void test_what_can_never_fit_is_refused_at_once(void)
     end_empty();
 }
 
+/* First for large blocks, then for small ones. */
+static void test_an_allocation_that_waits_twice_counts_once(void)
+{
+    begin(32 * MIB);
+    fence_forbid_joins();
+    addresses[0] = take(3000);
+    addresses[1] = take(28 * MIB);
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t bytes = i ? 28 * MIB : 3000;
+
+        work(0, addresses[i], bytes);
+        work(1, addresses[i], bytes);
+        give(addresses[i], bytes, false);
+    }
+    give(take(32 * MIB), 32 * MIB, true);
+    CHECK(pool_stats(&pool).waits == 1);
+    end_empty();
+}
+
 static void test_a_block_for_which_the_heap_grew_is_no_hit(void)
 {
     begin(LIMIT);
@@ -504,6 +523,7 @@ int main(void)
     RUN_APART(test_small_blocks_fill_the_limit_and_leave_it_whole);
     RUN_APART(test_small_blocks_go_where_a_page_is_free);
     RUN_APART(test_what_can_never_fit_is_refused_at_once);
+    RUN_APART(test_an_allocation_that_waits_twice_counts_once);
     RUN_APART(test_a_block_for_which_the_heap_grew_is_no_hit);
     RUN_APART(test_what_an_idle_thread_keeps_of_the_heap_is_there_for_others);
     RUN_APART(test_what_an_idle_thread_keeps_of_the_heap_is_idle);
