@@ -36,6 +36,19 @@ static void test_one_event_closes_an_epoch_for_all_frees_in_it(void)
     close_fence();
 }
 
+/* A thread that must wait then waits for the oldest of them, and not for its newest work. */
+static void test_a_thread_that_frees_on_and_on_closes_epochs(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t first = fence_epoch(&fence);
+    for (unsigned i = 0; i < FENCE_EPOCH_FREES; i++)
+        fence_epoch(&fence);
+    CHECK(fence_epoch(&fence) > first && fake_count(FAKE_RECORD) == 1);
+    fake_progress(0);
+    close_fence();
+}
+
 /* A wait when no free belongs to the open epoch must not make the next frees count as done. */
 static void test_a_free_after_a_wait_is_not_done_by_that_wait(void)
 {
@@ -555,6 +568,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_APART(test_where_flags_are_expected_no_wait_is_for_ever);
     RUN_APART(test_one_event_closes_an_epoch_for_all_frees_in_it);
+    RUN_APART(test_a_thread_that_frees_on_and_on_closes_epochs);
     RUN_APART(test_a_free_after_a_wait_is_not_done_by_that_wait);
     RUN_APART(test_a_wait_covers_every_epoch_before_it);
     RUN_APART(test_the_programs_own_wait_ends_what_was_freed_before_it);
