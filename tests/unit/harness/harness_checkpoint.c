@@ -224,20 +224,22 @@ static int count_files(void)
 
 /* Runs these shell commands beside a long training whose process id is $run and whose messages are in $err.
  * They begin when the first checkpoint is there. "full" makes the disk look full: a write fails in the midst
- * of a new file, at a limit of file sizes (which cannot be set earlier: simgpu's memory is files too). */
+ * of a new file, at a limit of file sizes (which cannot be set earlier: simgpu's memory is files too). The
+ * messages come through a pipe, for which the limit does not hold: each step adds some, however long this
+ * shell takes. */
 static void run_beside(const char *commands)
 {
     char line[2 * LINE];
 
-    snprintf(
-        line, sizeof(line),
-        "F=%s; err=%s/err; \"$TRAIN\" --hidden=256 --batch=4 --alloc=static --steps=1000000000 "
-        "--save-every=1 --val-batches=1 --quiet %s 2>>$err & run=$!; "
-        "full() { prlimit --pid $run --fsize=100000:; until grep -q 'goes on' $err; do check; done; }; "
-        "check() { kill -0 $run || exit 9; sleep 0.01; }; "
-        "until [ -e $F ]; do check; done; %s; kill -TERM $run; wait $run; code=$?; cat $err >&2; rm $err; "
-        "exit $code",
-        path, folder, save, commands);
+    snprintf(line, sizeof(line),
+             "F=%s; err=%s/err; mkfifo $err.pipe; cat $err.pipe >>$err & copier=$!; "
+             "\"$TRAIN\" --hidden=256 --batch=4 --alloc=static --steps=1000000000 "
+             "--save-every=1 --val-batches=1 --quiet %s 2>$err.pipe & run=$!; "
+             "full() { prlimit --pid $run --fsize=100000:; until grep -q 'goes on' $err; do check; done; }; "
+             "check() { kill -0 $run || exit 9; sleep 0.01; }; "
+             "until [ -e $F ]; do check; done; %s; kill -TERM $run; wait $run; code=$?; wait $copier; "
+             "cat $err >&2; rm $err $err.pipe; exit $code",
+             path, folder, save, commands);
     train_shell("1x256M", line, 0);
 }
 
