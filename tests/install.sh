@@ -74,7 +74,7 @@ runs() {
     [ "$(PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config --modversion gpucap)" = "$version" ]
     # shellcheck disable=SC2086 # a list of arguments
     "$cc" -fPIE -pie "$source/tests/install_prog.c" -I"$cuda" $flags -L"$build/sim" -lcuda -o "$scratch/prog"
-    said=$(env -i HOME="$scratch" LD_LIBRARY_PATH="$build/sim" GPUCAP_SIM='1x256M;ctx=4M' \
+    said=$(env -i HOME="$scratch" LD_LIBRARY_PATH="$build/sim" GPUCAP_SIM='1x256M;ctx=4M' GPUCAP_SIM_ID="install$$" \
         "$1/bin/gpucap" run --max=64M --reserve=0 --ledger="$scratch/ledger" -- "$scratch/prog" 2>"$scratch/said") ||
         fail "gpucap run: $(cat "$scratch/said")"
     [ "$said" = "$version 60" ] || fail "a program under gpucap should take 60 MiB of 64, but: $said"

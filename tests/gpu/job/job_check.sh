@@ -29,6 +29,8 @@ failed=0
 if [ "$on_sim" = 1 ]; then
     context=130 budget=4096 largest=64 loan_mib=1024 loan_budget=1600 told_max=2G
     export GPUCAP_SIM='1x16G;ctx=128M' GPUCAP_SIM_ID=${GPUCAP_SIM_ID:-job-check-$$}-job
+    GPUCAP_LEDGER=$(mktemp -d) # of its own: all simulated machines have cards of one name
+    export GPUCAP_LEDGER
 else
     context=560 budget=32768 largest=256 loan_mib=20480 loan_budget=26624 told_max=8G
 fi
@@ -238,5 +240,5 @@ for part in $parts; do
     "part_$part"
     echo "figure $part took $((SECONDS - begin)) s"
 done
-[ "$on_sim" = 0 ] || rm -f /dev/shm/*"$GPUCAP_SIM_ID"*
+[ "$on_sim" = 0 ] || rm -rf /dev/shm/*"$GPUCAP_SIM_ID"* "$GPUCAP_LEDGER"
 exit "$failed"
