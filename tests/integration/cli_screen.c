@@ -16,7 +16,7 @@
 
 #include "unity.h"
 
-#define PATIENCE_S 60
+#define PATIENCE_S 200 /* ends a hang; nothing may count on being faster */
 #define POLL_MS    100
 #define AGAIN_S    5
 

@@ -161,7 +161,7 @@ static void test_members_of_a_job_share_its_max_and_its_name(void)
 static void test_a_slow_member_is_ended_by_the_time_limit(void)
 {
     struct spawn_result result =
-        FLEET("--timeout=5", "--quiet", "--", "sleep", "1000", "--", "sh", "-c", TRAINS);
+        FLEET("--timeout=15", "--quiet", "--", "sleep", "1000", "--", "sh", "-c", TRAINS);
 
     cli_expect_status(1, &result);
     cli_expect_out("member 0: timed out\n", &result);
@@ -188,9 +188,9 @@ static void test_serial_comes_first_where_it_is_asked_for(void)
     "-- sh -c 'trap \"\" TERM INT; sleep 1000 & echo $! >>$SCRATCH/pids; echo $$ >>$SCRATCH/pids; wait'"
 #define WAIT_FOR_6 "while [ \"$(wc -l <$SCRATCH/pids 2>/dev/null || echo 0)\" -lt 6 ]; do sleep 0.05; done;"
 /* A zombie that init has not reaped yet does not count. A process that was sent a signal may take a while to
- * be run again and end: 60 s for all of them. */
+ * be run again and end: 200 s for all of them. */
 #define COUNT_LIVING                                                                                         \
-    "lives() { case $(sed 's/.*) //' /proc/$1/stat 2>/dev/null) in ''|Z*) return 1;; esac; }; tries=600; "   \
+    "lives() { case $(sed 's/.*) //' /proc/$1/stat 2>/dev/null) in ''|Z*) return 1;; esac; }; tries=2000; "   \
     "for p in $(cat $SCRATCH/pids 2>/dev/null); do "                                                         \
     "while lives $p && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done; "                         \
     "if lives $p; then echo alive $p; kill -9 $p; fi; done; echo counted"

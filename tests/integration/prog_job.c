@@ -560,7 +560,7 @@ static void gives_early(void)
         MUST(0, cuCtxCreate(&own, NULL, 0, 0));
         prog_signal();
         prog_await();
-        for (int tries = 0; tries < 6000 && total - free_bytes > 2 * CONTEXT + 256 * MIB; tries++) {
+        for (int tries = 0; tries < 20000 && total - free_bytes > 2 * CONTEXT + 256 * MIB; tries++) {
             MUST(0, cuMemGetInfo(&free_bytes, &total));
             usleep(10000);
         }

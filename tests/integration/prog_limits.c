@@ -637,7 +637,7 @@ static void release_again(void)
     simgpu_reset_calls();
     MUST(0, simgpu_set_fault("cuMemRelease:1=999,cuMemRelease:2=999"));
     MUST(0, cuMemFree(block));
-    for (int i = 0; i < 12000 && simgpu_used(0) > 128 * MIB; i++)
+    for (int i = 0; i < 40000 && simgpu_used(0) > 128 * MIB; i++)
         nanosleep(&moment, NULL);
     MUST(128 * MIB, simgpu_used(0));
 }

@@ -64,7 +64,7 @@ static void *listen_for_questions(void *unused)
 
 static void *wait_for_memory(void *bytes)
 {
-    ledger_wait_for(ledger, 0, ledger_lease(ledger) + *(const uint64_t *)bytes, 60000);
+    ledger_wait_for(ledger, 0, ledger_lease(ledger) + *(const uint64_t *)bytes, 600000);
     return NULL;
 }
 

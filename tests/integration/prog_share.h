@@ -32,7 +32,7 @@ static inline CUdeviceptr open_sent(void)
 static inline void await_room(void)
 {
     CUdeviceptr big;
-    int tries = 6000;
+    int tries = 20000;
 
     while (cuMemAlloc(&big, BIG) != CUDA_SUCCESS)
         MUST(true, tries-- > 0 && usleep(10000) == 0);
@@ -55,7 +55,7 @@ static inline int open_descriptors(void)
 /* Waits until threads of the library have closed their descriptors. */
 static inline void await_descriptors(int wanted)
 {
-    for (int i = 0; i < 6000 && open_descriptors() != wanted; i++)
+    for (int i = 0; i < 20000 && open_descriptors() != wanted; i++)
         usleep(10000);
     MUST(wanted, open_descriptors());
 }

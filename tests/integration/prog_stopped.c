@@ -226,7 +226,7 @@ static void dead_exporter(void)
     MUST(0, kill(exporter, SIGKILL));
     prog_reap(exporter);
     await_room();
-    for (int i = 0; i < 6000 && open_sockets() > sockets + 1; i++)
+    for (int i = 0; i < 20000 && open_sockets() > sockets + 1; i++)
         usleep(10000);
     MUST(true, open_sockets() <= sockets + 1); /* the connection of what is open */
     MUST(0, prog_wrong(small, 0, MIB));        /* what is open stays */

@@ -15,7 +15,7 @@
 #include "prog_check.h"
 
 #define BLOCK      (256 * MIB)
-#define PATIENCE_S 60
+#define PATIENCE_S 200 /* ends a hang; nothing may count on being faster */
 #define JOB        "both"
 
 static struct ledger *ledger;

@@ -93,7 +93,7 @@ adapted() {
 run_guide() {
     echo "+ ${text[$1]}"
     adapted "${text[$1]}"
-    printf '%b' "$2" | timeout 60 "${line[@]}" >"$scratch/said" 2>&1 || fail "status $?: ${text[$1]}
+    printf '%b' "$2" | timeout 150 "${line[@]}" >"$scratch/said" 2>&1 || fail "status $?: ${text[$1]}
 $(cat "$scratch/said")"
     sed 's/^/    /' "$scratch/said" | tail -n 4
 }
@@ -126,7 +126,7 @@ adapted "${text[4]}"
 "${line[@]}" <"$scratch/input" >"$scratch/first" 2>&1 &
 exec 9>"$scratch/input"
 echo 'take 12000' >&9
-for _ in $(seq 300); do
+for _ in $(seq 1500); do # ends a hang
     ! grep -q more "$scratch/first" || break
     sleep 0.1
 done

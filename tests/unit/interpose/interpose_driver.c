@@ -37,7 +37,7 @@ static int library_of(const void *address)
 /* What a child does that was forked while another thread was binding. */
 static void run_forked_child(void)
 {
-    alarm(60); /* instead of waiting for ever */
+    alarm(250); /* instead of waiting for ever */
     driver_after_fork();
     _exit(driver_bind(libraries[FIRST].code) && atomic_load(&driver_bound) ? 0 : 1);
 }

@@ -14,7 +14,7 @@
 #define IPC_FAKE_MANY     100 /* chunks of the last block: more than one answer has room for; others have 2 */
 #define IPC_FAKE_BASE     UINT64_C(0x700000000000)
 #define IPC_FAKE_AT(i)    (IPC_FAKE_BASE + (uint64_t)(i)*0x10000)
-#define IPC_FAKE_PATIENCE 60000 /* ms, for what comes at once unless there is a fault */
+#define IPC_FAKE_PATIENCE 200000 /* ms, for what comes at once unless there is a fault */
 
 extern struct pool ipc_fake_pools[2];                        /* of two contexts, on cards 0 and 1 */
 extern int ipc_fake_waits;                                   /* calls of pool_wait_all */
