@@ -4,8 +4,9 @@
 #include "interpose/pool/pools.h"
 #include "interpose/route.h"
 
-/* Reports as free what can be allocated: the rest of card or limit, plus what our pools hold idle. */
-CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+#define READS_MAX 16 /* of figures that change between two reads; a large trim gives back in many parts */
+
+static CUresult read_figures(size_t *free_bytes, size_t *total_bytes)
 {
     CUresult result = driver.cuMemGetInfo_v2(free_bytes, total_bytes);
     CUdevice ordinal;
@@ -19,6 +20,21 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         *free_bytes = sums_smaller(*free_bytes, account_view(&device->account).room);
     if (free_bytes)
         *free_bytes += pools_reclaimable(ordinal);
+    return result;
+}
+
+/* Reports as free what can be allocated: the rest of the card or of the limit, plus what our pools hold idle.
+ * What goes back to the driver between these two reads is in neither figure: then both are read again. */
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    CUresult result;
+    uint64_t given;
+    int reads = 0;
+
+    do {
+        given = route_given_back();
+        result = read_figures(free_bytes, total_bytes);
+    } while (route_given_back() != given && ++reads < READS_MAX);
     return result;
 }
 

@@ -45,6 +45,8 @@ static struct fake {
     uint64_t full_bytes;
     struct recording_event noted;
     int notes;
+    int trims; /* how many more calls of pools_reclaimable find that idle memory has just gone back */
+    uint64_t given;
 } fake;
 
 static void happen(char letter)
@@ -111,6 +113,11 @@ bool capture_any(void)
     return fake.capturing;
 }
 
+uint64_t route_given_back(void)
+{
+    return fake.given;
+}
+
 bool route_active(void)
 {
     return !fake.inactive;
@@ -136,13 +143,17 @@ bool device_check_rules(void)
 struct account_view account_view(struct account *account)
 {
     TEST_ASSERT_EQUAL_PTR(&device.account, account);
-    return (struct account_view){.room = fake.roomy ? 3000 : 300};
+    return (struct account_view){.room = (fake.roomy ? 3000 : 300) + fake.given};
 }
 
 uint64_t pools_reclaimable(CUdevice ordinal)
 {
     TEST_ASSERT_EQUAL_INT(CARD, ordinal);
-    return 50;
+    if (fake.trims) { /* before this lock could be had */
+        fake.trims--;
+        fake.given += 10;
+    }
+    return 50 - fake.given;
 }
 
 struct pool *pools_of(uint64_t address)
@@ -510,6 +521,16 @@ static void test_free_and_total_are_those_of_the_limit(void)
     TEST_ASSERT_EQUAL_UINT64_MESSAGE(1000, free_bytes, "nothing is added to an error");
 }
 
+static void test_what_goes_back_to_the_driver_meanwhile_is_told_as_free(void)
+{
+    size_t free_bytes, total;
+
+    fake.trims = 3;
+    TEST_ASSERT_EQUAL_INT(0, cuMemGetInfo_v2(&free_bytes, &total));
+    TEST_ASSERT_EQUAL_UINT64(350, free_bytes);
+    TEST_ASSERT_EQUAL_INT(0, fake.trims);
+}
+
 static void test_a_recording_has_the_card_of_each_block(void)
 {
     seen_note(CUDA_SUCCESS, RECORDING_ASYNC, 3, 0x1000, 10, stream);
@@ -642,6 +663,7 @@ int main(void)
     RUN_TEST(test_a_capture_ends_when_the_stream_no_longer_captures);
     RUN_TEST(test_a_capture_ends_with_its_stream);
     RUN_TEST(test_free_and_total_are_those_of_the_limit);
+    RUN_TEST(test_what_goes_back_to_the_driver_meanwhile_is_told_as_free);
     RUN_TEST(test_a_recording_has_the_card_of_each_block);
     RUN_TEST(test_a_recording_has_full_cards_and_no_other_failures);
     RUN_TEST(test_a_recording_has_one_block_for_the_graphs_of_a_card);
