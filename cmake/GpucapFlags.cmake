@@ -51,7 +51,7 @@ function(gpucap_test name)
   endif()
   add_test(NAME ${name} COMMAND ${name})
   if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 300) # it ends a hang; no test may count on being faster on a slow, busy machine
+    set(T_TIMEOUT 900) # it ends a hang; no test may count on being faster on a slow, busy machine
   endif()
   set(environment ${GPUCAP_TEST_ENV} ${T_ENV})
   if(GPUCAP_SANITIZE MATCHES "address" AND ("${T_LIBS}" MATCHES "support" OR name MATCHES "${GPUCAP_TESTS_OF_SIM}"))

@@ -17,10 +17,10 @@ if(GPUCAP_NVCC AND GPUCAP_CUDART_SHARED AND TARGET train_cuda)
   target_link_libraries(kernels_speed PRIVATE gpucap_flags kernels_support)
   target_link_options(kernels_speed PRIVATE -Wl,--enable-new-dtags)
   add_dependencies(kernels_speed train_cuda)
-  gpucap_test(kernels_train LABEL gpu TIMEOUT 300 LIBS test_support SOURCES kernels_train.c)
+  gpucap_test(kernels_train LABEL gpu LIBS test_support SOURCES kernels_train.c)
   add_dependencies(kernels_train train train_cuda)
   # What tools/setup --data gets; a text is put beside it by hand.
-  gpucap_test(train_goals LABEL gpu TIMEOUT 300 LIBS test_support SOURCES train_goals.c
+  gpucap_test(train_goals LABEL gpu LIBS test_support SOURCES train_goals.c
     ENV "TRAIN_DATA=${CMAKE_SOURCE_DIR}/third_party/data")
   add_dependencies(train_goals train train_cuda)
 endif()

@@ -7,6 +7,6 @@ foreach(name blind limits rare)
   # So that the library finds their readlink, and simgpu their kernels; tools/gpu-check runs one on a real card.
   set_target_properties(prog_${name} PROPERTIES ENABLE_EXPORTS ON SKIP_BUILD_RPATH ON)
 
-  gpucap_test(${name} TIMEOUT 600 LIBS test_support SOURCES ${name}.c)
+  gpucap_test(${name} LIBS test_support SOURCES ${name}.c)
   add_dependencies(${name} prog_${name} gpucap_library simgpu_cuda simgpu_nvml)
 endforeach()

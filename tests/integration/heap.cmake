@@ -5,7 +5,7 @@ function(heap_program name)
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON) # so that the library would find its readlink and its malloc
 endfunction()
 heap_program(prog_small)
-gpucap_test(heap_isolation TIMEOUT 300 LIBS test_support SOURCES heap_isolation.c)
+gpucap_test(heap_isolation LIBS test_support SOURCES heap_isolation.c)
 add_dependencies(heap_isolation prog_small gpucap_library simgpu_cuda simgpu_nvml)
 
 # A sanitizer has a malloc of its own.

@@ -67,6 +67,6 @@ target_link_libraries(interpose_support PUBLIC test_support unity PRIVATE gpucap
 
 foreach(name interpose_cap interpose_lookup interpose_fault interpose_process interpose_footprint interpose_edge
     interpose_stderr interpose_deep)
-  gpucap_test(${name} TIMEOUT 600 LIBS interpose_support SOURCES ${name}.c)
+  gpucap_test(${name} LIBS interpose_support SOURCES ${name}.c)
   add_dependencies(${name} ${interpose_programs} gpucap_library simgpu_cuda simgpu_cudart simgpu_nvml)
 endforeach()

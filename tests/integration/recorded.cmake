@@ -16,7 +16,7 @@ target_link_libraries(prog_recorded PRIVATE gpucap_flags gpucap_cuda_headers Thr
   prog_owner_static simgpu_cudart simgpu_cuda)
 target_compile_options(prog_recorded PRIVATE -fno-omit-frame-pointer)
 
-gpucap_test(recorded TIMEOUT 300 LIBS test_support recording_decode SOURCES recorded_programs.c)
+gpucap_test(recorded LIBS test_support recording_decode SOURCES recorded_programs.c)
 add_dependencies(recorded prog_recorded prog_ipc prog_job gpucap_library gpucap_command simgpu_cuda simgpu_cudart simgpu_nvml)
 
 # NVTX is a header of the toolkit's.

@@ -27,7 +27,7 @@ struct spawn_env; /* an environment and the options of a run */
 struct spawn_options {
     const char *input;  /* what the program reads on stdin; NULL: /dev/null */
     size_t input_len;   /* 0: strlen(input) */
-    double timeout_s;   /* 0: 250 s, below ctest's 300 s, so that the test can still print its output */
+    double timeout_s;   /* 0: 250 s, below ctest's 900 s, so that the test can still print its output */
     const char *folder; /* working directory; NULL: the caller's */
 };
 
