@@ -20,13 +20,14 @@
 #include "interpose/see/stacks.h"
 #include "interpose/settings/log.h"
 
-#define LOOK_MS     100  /* between two looks at rings that are not half full */
-#define BATCH       1024 /* events after which the threads get their room back */
-#define PATIENCE_MS 2000 /* for the end of a recording */
-#define SYNC_MS     1000
-#define CARDS       64
-#define RELEASED    64 /* the last releases, in case that the driver refuses one */
-#define MEASURES    3  /* while the figure changes under them */
+#define LOOK_MS    100  /* between two looks at rings that are not half full */
+#define BATCH      1024 /* events after which the threads get their room back */
+#define TURN_MS    100  /* a process that was stopped uses up one turn, however long that was */
+#define STOP_TURNS 20   /* that recorder_stop waits */
+#define SYNC_TURNS 10
+#define CARDS      64
+#define RELEASED   64 /* the last releases, in case that the driver refuses one */
+#define MEASURES   3  /* while the figure changes under them */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -535,17 +536,26 @@ int recorder_start(const struct recorder_settings *settings)
     return rc;
 }
 
+/* Waits until the thread has ended or has served the request, but no longer than so many turns. The caller
+ * holds the lock. */
+static void await_thread(uint64_t request, int turns)
+{
+    for (; running && served < request && turns; turns--) {
+        const struct timespec until = clock_after(TURN_MS * UINT64_C(1000000));
+
+        while (running && served < request && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+            continue;
+    }
+}
+
 void recorder_stop(void)
 {
-    const struct timespec until = clock_after(PATIENCE_MS * UINT64_C(1000000));
-
     lock_disable_cancel();
     /* A signal handler that calls exit may have interrupted a thread that holds the lock. */
     if (process_lock_at_exit(&lock)) {
         stopping = running;
         events_wake();
-        while (running && pthread_cond_timedwait(&changed, &lock, &until) == 0)
-            continue;
+        await_thread(UINT64_MAX, STOP_TURNS);
         pthread_mutex_unlock(&lock);
     }
     lock_restore_cancel();
@@ -553,13 +563,10 @@ void recorder_stop(void)
 
 bool recorder_sync(void)
 {
-    const struct timespec until = clock_after(SYNC_MS * UINT64_C(1000000));
-
     lock_mutex_take(&lock);
     const uint64_t request = ++asked;
     events_wake();
-    while (running && served < request && pthread_cond_timedwait(&changed, &lock, &until) == 0)
-        continue;
+    await_thread(request, SYNC_TURNS);
     const bool done = running && served >= request;
     lock_mutex_release(&lock);
     return done;

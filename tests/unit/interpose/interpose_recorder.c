@@ -18,17 +18,19 @@
 #include "interpose/see/tags.h"
 #include "recording_decode.h"
 
-#define MS UINT64_C(1000000)
+#define MS     UINT64_C(1000000)
+#define HANG_S 200
 
 static char folder[] = "/tmp/interpose_recorder.XXXXXX", path[64], why[RECORDING_WRITE_WHY];
-static uint64_t ahead; /* of the test's clock */
-static int fail_after; /* writes until one fails; -1: none does */
-static int fail_with;  /* errno; 0: half of it is written, and the rest fails with ENOSPC */
+static uint64_t ahead;  /* of the test's clock */
+static uint64_t stands; /* where it stands; 0: it goes */
+static int fail_after;  /* writes until one fails; -1: none does */
+static int fail_with;   /* errno; 0: half of it is written, and the rest fails with ENOSPC */
 static unsigned writes;
 
 static uint64_t test_now(void)
 {
-    return clock_ns() + ahead;
+    return (stands ? stands : clock_ns()) + ahead;
 }
 
 static ssize_t test_write(int fd, const void *bytes, size_t count)
@@ -45,11 +47,28 @@ static ssize_t test_write(int fd, const void *bytes, size_t count)
     return -1;
 }
 
+/* The recorder's waits for its thread have no end here, as on a machine that is fast enough, but for this. */
+static bool overslept; /* the next wait comes back when its time is over */
+
+int __real_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until)
+{
+    const struct timespec late = {.tv_sec = until->tv_sec + HANG_S};
+    const bool now = overslept;
+
+    overslept = false;
+    return now ? ETIMEDOUT : __real_pthread_cond_timedwait(changed, lock, &late);
+}
+
 void setUp(void)
 {
     recording_write_system.now = test_now;
     recording_write_system.write = test_write;
-    ahead = 0;
+    ahead = stands = 0;
     fail_after = -1;
     fail_with = ENOSPC;
     snprintf(path, sizeof(path), "%s/recording", folder);
@@ -171,6 +190,7 @@ static void test_a_block_is_written_after_200_ms_and_not_before(void)
     begin();
     recorder_step(true);
     note_alloc(0x1000, 1);
+    stands = clock_ns();
     const unsigned before = writes;
     recorder_step(false);
     TEST_ASSERT_EQUAL_UINT(before, writes);
@@ -536,6 +556,23 @@ static void test_start_and_stop_and_start(void)
     }
 }
 
+static void test_a_process_that_was_stopped_for_long_waits_for_the_end_all_the_same(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = ""};
+    char runs[RECORDING_WRITE_PATH];
+
+    recording_write_system.now = clock_ns;
+    TEST_ASSERT_EQUAL_INT(0, recorder_start(&settings));
+    overslept = true;
+    TEST_ASSERT_TRUE(recorder_sync());
+    TEST_ASSERT_FALSE(overslept);
+    overslept = true;
+    recorder_stop();
+    const bool ended = !recorder_runs(runs);
+    recorder_stop(); /* also where that failed: the thread uses what the next test changes */
+    TEST_ASSERT_TRUE(ended);
+}
+
 static void list(void (*add)(struct recording_event *event))
 {
     struct recording_event event = {.kind = RECORDING_MALLOC, .address = 0x7000, .bytes = 7};
@@ -599,6 +636,7 @@ int main(void)
     RUN_TEST(test_what_a_thread_noted_before_it_ended_is_not_lost);
     RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
     RUN_TEST(test_start_and_stop_and_start);
+    RUN_TEST(test_a_process_that_was_stopped_for_long_waits_for_the_end_all_the_same);
     RUN_TEST(test_blocks_that_are_live_already_come_first);
     RUN_TEST(test_what_contexts_hold_already_is_measured_at_the_beginning);
     snprintf(path, sizeof(path), "%s/recording", folder);

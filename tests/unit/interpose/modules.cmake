@@ -87,7 +87,7 @@ interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c
 foreach(part "" _files)
   interpose_unit(interpose_recorder${part} MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c
     see/recorder_names.c see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c
-    settings/size.c)
+    settings/size.c WRAP pthread_cond_timedwait)
   target_link_libraries(interpose_recorder${part} PRIVATE recording_decode gpucap_zstd)
 endforeach()
 interpose_unit(interpose_names MODULES see/recorder_names.c)
