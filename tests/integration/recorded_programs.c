@@ -408,7 +408,8 @@ static void test_a_loan_is_in_the_recordings_of_both_processes(void)
 {
     loan_count = 0;
     run_processes("tests/integration/prog_job", "lends",
-                  (const char *const[]){"GPUCAP_MAX", "1G", "GPUCAP_GROUP", "both", NULL});
+                  (const char *const[]){"GPUCAP_MAX", "1G", "GPUCAP_GROUP", "both", "PROG_SLOW_CLOCK", "100",
+                                        NULL}); /* the other process may be slow to answer */
     TEST_ASSERT_EQUAL_UINT(2, each_recording(sum_loans));
     TEST_ASSERT_NOT_EQUAL(0, loans[0].borrowed + loans[1].borrowed);
     for (int i = 0; i < 2; i++) {
