@@ -112,8 +112,11 @@ static void test_caps_that_exceed_the_card_are_warned_of(void)
 
 static void test_output_without_bound_or_sense_changes_nothing(void)
 {
+    char logs[512];
+
+    snprintf(logs, sizeof(logs), "--logs=%s", cli_path("logs"));
     struct spawn_result result =
-        FLEET("--logs=logs-of-fleet", "--processes=2", "--", "sh", "-c",
+        FLEET(logs, "--processes=2", "--", "sh", "-c",
               "head -c 3000000 /dev/urandom >&2; head -c 3000000 /dev/zero;"
               "printf '\\nstep 9999999999999999999999/1 loss 1e999\\n\\033[2J steps=nan step_ms=-5' >&2",
               "--", "sh", "-c", TRAINS);
@@ -125,10 +128,8 @@ static void test_output_without_bound_or_sense_changes_nothing(void)
         TEST_ASSERT_TRUE_MESSAGE(*c == '\n' || isprint((unsigned char)*c), "an odd byte in the progress");
     TEST_ASSERT_TRUE(result.out_len < 8192);
     struct stat log;
-    TEST_ASSERT_EQUAL_INT(0, stat("logs-of-fleet/0.log", &log));
+    TEST_ASSERT_EQUAL_INT(0, stat(cli_path("logs/0.log"), &log));
     TEST_ASSERT_TRUE(log.st_size <= 1 << 20);
-    spawn_result_free(&result);
-    result = run_script("rm -r logs-of-fleet");
     spawn_result_free(&result);
 }
 
@@ -190,7 +191,7 @@ static void test_serial_comes_first_where_it_is_asked_for(void)
 /* A zombie that init has not reaped yet does not count. A process that was sent a signal may take a while to
  * be run again and end: 200 s for all of them. */
 #define COUNT_LIVING                                                                                         \
-    "lives() { case $(sed 's/.*) //' /proc/$1/stat 2>/dev/null) in ''|Z*) return 1;; esac; }; tries=2000; "   \
+    "lives() { case $(sed 's/.*) //' /proc/$1/stat 2>/dev/null) in ''|Z*) return 1;; esac; }; tries=2000; "  \
     "for p in $(cat $SCRATCH/pids 2>/dev/null); do "                                                         \
     "while lives $p && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done; "                         \
     "if lives $p; then echo alive $p; kill -9 $p; fi; done; echo counted"
