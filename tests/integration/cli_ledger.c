@@ -17,7 +17,7 @@
 #endif
 
 #define MIB          1048576.0
-#define PATIENCE_S   200 /* ends a hang; nothing may count on being faster */
+#define PATIENCE_S   200   /* ends a hang; nothing may count on being faster */
 #define QUICK_S      100.0 /* a query waits for 50 ms at most; the rest is for slow machines */
 #define LINE_COLUMNS 80
 

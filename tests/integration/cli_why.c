@@ -83,8 +83,8 @@ static void test_memory_kept_for_another_job_is_named_and_can_be_had(void)
 
 static void test_why_of_a_process_that_waits_for_kept_memory_says_so(void)
 {
-    struct spawn_result result =
-        take_what_is_kept("--wait=600", "gpucap why " MEMBERS_SIM " taker 2>&1 | grep -q 'waits for'", "true");
+    struct spawn_result result = take_what_is_kept(
+        "--wait=600", "gpucap why " MEMBERS_SIM " taker 2>&1 | grep -q 'waits for'", "true");
 
     cli_expect_err("waits for 8.8 GiB on GPU 0\n\n  the card     has 14.9 GiB free of 16.0 GiB now\n",
                    &result);
