@@ -10,7 +10,7 @@ build=$1
 # shellcheck source-path=SCRIPTDIR source=quick_lib.sh
 . "$(dirname "$0")/quick_lib.sh"
 daemons=()
-seconds=60 # for daemons to start, and for each job
+seconds=200 # for daemons to start, and for each job: ends a hang
 
 clean_up() {
     [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}" && wait; } 2>/dev/null
