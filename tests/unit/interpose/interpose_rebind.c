@@ -365,12 +365,18 @@ static void test_its_constructors_may_have_looked_up_the_driver(void)
 
 static void load_what_uses_all_of_the_loader(void)
 {
-    static const char *const names[SLOTS] = {"dlsym", "dlvsym", "dlopen", "dlmopen"};
+    const struct {
+        const char *name;
+        void *real;
+    } loader[SLOTS] = {{"dlsym", &real_look_up},
+                       {"dlvsym", &real_versioned},
+                       {"dlopen", (void *)fake_dlopen},
+                       {"dlmopen", (void *)fake_dlmopen}};
     struct object *object = add("plugin.so", &plain, false);
 
     for (int i = 0; i < SLOTS; i++) {
-        object->slots[i] = (struct elfslot){.name = names[i]};
-        object->values[i] = real_libc(names[i]);
+        object->slots[i] = (struct elfslot){.name = loader[i].name};
+        object->values[i] = loader[i].real;
     }
 }
 

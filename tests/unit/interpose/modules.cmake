@@ -84,11 +84,12 @@ interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/opti
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
 interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c see/stacks.c see/tags.c base/lock.c
   base/process.c)
-foreach(part "" _files)
-  interpose_unit(interpose_recorder${part} MODULES see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c
-    see/recorder_names.c see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c
-    settings/size.c WRAP pthread_cond_timedwait)
-  target_link_libraries(interpose_recorder${part} PRIVATE recording_decode gpucap_zstd)
+set(recorder_modules see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
+  see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
+interpose_unit(interpose_recorder MODULES ${recorder_modules} WRAP pthread_cond_timedwait)
+interpose_unit(interpose_recorder_files MODULES ${recorder_modules})
+foreach(test interpose_recorder interpose_recorder_files)
+  target_link_libraries(${test} PRIVATE recording_decode gpucap_zstd)
 endforeach()
 interpose_unit(interpose_names MODULES see/recorder_names.c)
 interpose_unit(interpose_recorded MODULES recorded.c FAKES driver events WRAP atexit)
