@@ -297,6 +297,9 @@ static void start_by_request(const char *words, struct answer *answer)
     const char *file = strchr(words, ' ');
     const int rc = file ? start(file + 1, stacks, true) : -EINVAL;
 
+    /* What is live is listed before the answer: what the program allocates after it would be listed too. */
+    if (rc == 0)
+        recorder_sync();
     if (rc == 0 && recorder_runs(path))
         snprintf(answer->text, sizeof(answer->text), "recording to %s\n", path);
     else if (rc == -EALREADY && recorder_runs(path))

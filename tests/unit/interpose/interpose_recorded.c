@@ -417,6 +417,7 @@ static void test_a_recording_is_started_and_stopped_by_request(void)
 {
     TEST_ASSERT_EQUAL_STRING("error: it does not record\n", ask("stop"));
     TEST_ASSERT_EQUAL_STRING("recording to /tmp/r.gpucap\n", ask("start off a b"));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(1, fake.syncs, "what is live is listed before the answer");
     TEST_ASSERT_EQUAL_STRING("a b", fake.settings.file);
     TEST_ASSERT_FALSE(fake.settings.stacks);
     fake.start_rc = -EALREADY;
