@@ -302,6 +302,7 @@ void pools_after_wait(const struct pools_wait *wait, bool success)
 
 void pools_context_end_begin(CUcontext context)
 {
+    streams_context_end_begin(context);
     lock_take(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
         if (atomic_load(&places[i].context) != context)
@@ -315,6 +316,7 @@ void pools_context_end_begin(CUcontext context)
 
 void pools_context_end_abort(CUcontext context)
 {
+    streams_context_end_abort(context);
     lock_take(&registry_lock);
     for (int i = 0; i < POOLS_MAX; i++) {
         if (atomic_load(&places[i].context) == context && ending[i] > 0)

@@ -26,6 +26,9 @@ static CUevent main_event; /* where settled is ORDERED, behind the main stream's
 /* The first context in which something was freed before its work was done; NULL: none. While the order of
  * streams is relied upon there is no other: a second pool ends that. */
 static _Atomic(CUcontext) early_context;
+static CUcontext ending;         /* the early context while calls that may end it are under way; order_lock */
+static int endings, early_waits; /* those calls; threads that wait in the early context; order_lock */
+static pthread_cond_t early_waited = PTHREAD_COND_INITIALIZER; /* with order_lock */
 static atomic_int foreign_now; /* submissions to other streams in progress; raised with streams_lock */
 static atomic_uint_fast64_t foreign_seen; /* submissions to other streams so far */
 static atomic_uint_fast64_t foreign_done; /* of these, known to be done; written with streams_lock */
@@ -56,11 +59,37 @@ void streams_note_early_free(CUcontext context)
         atomic_store(&early_context, context);
 }
 
-void streams_context_end(CUcontext context)
+void streams_context_end_begin(CUcontext context)
 {
     lock_take(&order_lock);
-    if (atomic_compare_exchange_strong(&early_context, &context, NULL))
+    if (context == atomic_load(&early_context)) {
+        ending = context;
+        endings++;
+        while (early_waits)
+            lock_wait(&order_lock, &early_waited);
+    }
+    lock_release(&order_lock);
+}
+
+void streams_context_end_abort(CUcontext context)
+{
+    lock_take(&order_lock);
+    if (context == ending && --endings == 0)
+        ending = NULL;
+    lock_release(&order_lock);
+}
+
+void streams_context_end(CUcontext context)
+{
+    CUcontext ended = context;
+
+    lock_take(&order_lock);
+    if (atomic_compare_exchange_strong(&early_context, &ended, NULL))
         main_event = NULL; /* it ended with its context */
+    if (context == ending) {
+        ending = NULL;
+        endings = 0;
+    }
     lock_release(&order_lock);
 }
 
@@ -81,7 +110,8 @@ static bool order_behind_main(CUcontext context)
     int before = UNORDERED;
 
     lock_take(&order_lock);
-    const bool ordered = atomic_load(&settled) != UNORDERED || capture_order_behind(context, &main_event);
+    const bool ordered = atomic_load(&settled) != UNORDERED ||
+                         (context != ending && capture_order_behind(context, &main_event));
     if (ordered)
         atomic_compare_exchange_strong(&settled, &before, ORDERED);
     lock_release(&order_lock);
@@ -98,12 +128,31 @@ static bool wait_for_ordered(void)
     return event && capture_wait_event(event) == CUDA_SUCCESS;
 }
 
+/* Waits for the main stream's work, unless its context is ending: that waits for the work too, and the driver
+ * must not be called for it. */
+static bool wait_in_early(CUcontext context, bool ordered)
+{
+    lock_disable_cancel(); /* the end of the context would wait for ever */
+    lock_take(&order_lock);
+    const bool may_wait = context != ending;
+    early_waits += may_wait;
+    lock_release(&order_lock);
+    const bool done = may_wait && ((ordered && wait_for_ordered()) || wait_for_main(context));
+    lock_take(&order_lock);
+    early_waits -= may_wait;
+    pthread_cond_broadcast(&early_waited);
+    lock_release(&order_lock);
+    lock_restore_cancel();
+    return done;
+}
+
 /* Keeps the work of other streams behind that of the main stream: blocks may have been handed out again while
  * the main stream still works on them. `order`: the device may do that; otherwise, or if it cannot, waits for
  * the main stream. Order on the device is not enough where the main stream's own order no longer is. The
  * context is that of these blocks: the current one may be a green context, which is only a part of it, or
  * another one, or there is none. Every thread that arrives before this is done waits too. Does nothing if
- * every free waited for its work. Returns false if the wait failed: then the work will fail too. */
+ * every free waited for its work. Returns false if the wait failed: then the work will fail too, or the
+ * context is ending, with the blocks. */
 static bool settle(bool order)
 {
     CUcontext early = atomic_load(&early_context);
@@ -113,7 +162,7 @@ static bool settle(bool order)
         return true;
     if (early && order && order_behind_main(early))
         return true;
-    if (early && !(before == ORDERED && wait_for_ordered()) && !wait_for_main(early))
+    if (early && !wait_in_early(early, before == ORDERED))
         return false;
     atomic_store(&settled, WAITED_FOR);
     return true;
@@ -218,6 +267,9 @@ void streams_after_fork(void)
 {
     lock_init(&order_lock, LOCK_ORDER);
     lock_init(&streams_lock, LOCK_STREAMS);
+    pthread_cond_init(&early_waited, NULL);
+    ending = NULL;
+    endings = early_waits = 0;
     atomic_store(&distrusted, true);
     atomic_store(&settled, WAITED_FOR);
 }

@@ -616,8 +616,15 @@ static void *lets_go_soon(void *unused)
     return unused;
 }
 
+/* While the first one ends, if that waits for its work. */
+static void *makes_a_context_late(void *unused)
+{
+    usleep(70000);
+    return makes_a_context(unused);
+}
+
 /* The first one ends meanwhile, which waits for its work. */
-static void context_beside_an_end(void)
+static void end_beside(void *(*makes)(void *))
 {
     CUcontext context;
     CUdeviceptr block;
@@ -630,13 +637,23 @@ static void context_beside_an_end(void)
         MUST(0, cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
         MUST(0, cuMemAlloc(&block, 8 * MIB));
         free_behind_work(block);
-        MUST(0, pthread_create(&maker, NULL, makes_a_context, NULL));
+        MUST(0, pthread_create(&maker, NULL, makes, NULL));
         MUST(0, pthread_create(&waker, NULL, lets_go_soon, NULL));
         usleep(50000);
         MUST(0, cuCtxDestroy(context));
         MUST(0, pthread_join(maker, NULL));
         MUST(0, pthread_join(waker, NULL));
     }
+}
+
+static void context_beside_an_end(void)
+{
+    end_beside(makes_a_context);
+}
+
+static void late_context_beside_an_end(void)
+{
+    end_beside(makes_a_context_late);
 }
 
 int main(int argc, char **argv)
@@ -662,6 +679,7 @@ int main(int argc, char **argv)
         {"releases_beside", releases_beside},
         {"context_beside_work", context_beside_work},
         {"context_beside_an_end", context_beside_an_end},
+        {"late_context_beside_an_end", late_context_beside_an_end},
         {"forks_beside_work", forks_beside_work},
         {"forks_beside_contexts", forks_beside_contexts},
     };

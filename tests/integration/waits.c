@@ -88,6 +88,7 @@ static void test_a_new_context_that_waits_blocks_no_other_thread(void)
 {
     every_way("context_beside_work");
     every_way("context_beside_an_end");
+    every_way("late_context_beside_an_end");
 }
 
 int main(void)

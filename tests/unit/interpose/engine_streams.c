@@ -1,5 +1,8 @@
 /* streams: when the library relies on the order of one stream. Each case is a process of its own, because the
  * state of streams belongs to the process. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <unity.h>
 
 #include "interpose/pool/capture.h"
@@ -59,6 +62,59 @@ static void test_where_the_order_of_one_context_is_not_enough_the_first_stream_i
     CHECK(fake_backlog(1) == 1); /* it may be waiting for this thread */
     work(2, STREAM_B);
     CHECK(fake_count(FAKE_WAIT) == 1 && fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
+/* The driver may crash if a context is used while it is destroyed, and its end waits for the work anyway. */
+static void test_the_first_stream_is_not_waited_for_while_its_context_may_end(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    streams_context_end_begin(FAKE_CONTEXT);
+    streams_context_end_begin(FAKE_CONTEXT); /* two threads try it */
+    work(1, STREAM_B);
+    streams_distrust();
+    streams_context_end_abort(FAKE_CONTEXT);
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_WAIT) == 0 && fake_count(FAKE_RECORD) == 0 && fake_count(FAKE_SYNCHRONIZE) == 0);
+    streams_context_end_abort(FAKE_CONTEXT); /* it did not end */
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1 && fake_backlog(0) == 0);
+    close_fence();
+}
+
+static atomic_bool waits_now, end_begun;
+
+static void wait_for_the_end_to_begin(void)
+{
+    atomic_store(&waits_now, true);
+    for (int i = 0; i < 1000; i++)
+        sched_yield();
+    CHECK(!atomic_load(&end_begun));
+}
+
+static void *end_the_context(void *unused)
+{
+    while (!atomic_load(&waits_now))
+        sched_yield();
+    streams_context_end_begin(FAKE_CONTEXT);
+    atomic_store(&end_begun, true);
+    return unused;
+}
+
+static void test_a_context_does_not_end_while_a_thread_waits_in_it(void)
+{
+    pthread_t thread;
+
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    CHECK(pthread_create(&thread, NULL, end_the_context, NULL) == 0);
+    fake_on_synchronize = wait_for_the_end_to_begin;
+    streams_distrust();
+    fake_on_synchronize = NULL;
+    CHECK(pthread_join(thread, NULL) == 0 && atomic_load(&end_begun));
     close_fence();
 }
 
@@ -378,6 +434,8 @@ int main(void)
     RUN_APART(test_the_end_of_another_context_leaves_the_order_of_streams);
     RUN_APART(test_a_forked_child_relies_on_no_order);
     RUN_APART(test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for);
+    RUN_APART(test_the_first_stream_is_not_waited_for_while_its_context_may_end);
+    RUN_APART(test_a_context_does_not_end_while_a_thread_waits_in_it);
     RUN_APART(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_APART(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
     RUN_APART(test_two_threads_own_streams_are_two_even_at_one_address);

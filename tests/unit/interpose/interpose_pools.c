@@ -188,6 +188,20 @@ void fence_wait_end(struct fence *fence, uint64_t epoch, bool success)
     got.wait_well = success;
 }
 
+static int streams_ends; /* calls that may end a context, under way */
+
+void streams_context_end_begin(CUcontext context)
+{
+    (void)context;
+    streams_ends++;
+}
+
+void streams_context_end_abort(CUcontext context)
+{
+    (void)context;
+    streams_ends--;
+}
+
 void streams_distrust(void)
 {
     got.distrusts++;
@@ -573,17 +587,20 @@ static int visited(void (*each)(void (*visit)(struct pool *pool, void *argument)
 
 static void test_a_context_that_may_end_is_not_visited(void)
 {
+    streams_ends = 0;
     open_on(0);
     open_on(0);
     TEST_ASSERT_EQUAL_INT(2, visited(pools_each));
     TEST_ASSERT_EQUAL_INT(2, visited(pools_each_waiting));
     pools_context_end_begin(CONTEXT(0));
     pools_context_end_begin(CONTEXT(0)); /* two threads try it */
+    TEST_ASSERT_EQUAL_INT(2, streams_ends);
     TEST_ASSERT_EQUAL_INT(1, visited(pools_each));
     TEST_ASSERT_EQUAL_INT(1, visited(pools_each_waiting));
     pools_context_end_abort(CONTEXT(0));
     TEST_ASSERT_EQUAL_INT(1, visited(pools_each));
     pools_context_end_abort(CONTEXT(0));
+    TEST_ASSERT_EQUAL_INT(0, streams_ends);
     pools_context_end_abort(CONTEXT(0)); /* one too many */
     TEST_ASSERT_EQUAL_INT(2, visited(pools_each));
     pools_context_end_begin(CONTEXT(0));
