@@ -4,6 +4,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -200,6 +201,40 @@ static void test_an_ended_threads_events_are_read_before_its_ring_is_used_again(
     TEST_ASSERT_EQUAL_UINT64(0x13, readers[0].slots[readers[0].at % EVENTS_RING].address);
 }
 
+static sem_t is_full, is_seen;
+
+static void *fill_and_drop(void *unused)
+{
+    for (int i = 0; i < EVENTS_RING; i++)
+        note(0x21);
+    sem_post(&is_full);
+    sem_wait(&is_seen);
+    for (int i = 0; i < 3; i++)
+        note(0x22); /* while the reader reads: there is no room yet */
+    return unused;
+}
+
+static void test_what_an_ended_thread_dropped_at_last_is_told(void)
+{
+    pthread_t thread;
+
+    sem_init(&is_full, 0, 0);
+    sem_init(&is_seen, 0, 0);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, fill_and_drop, NULL));
+    sem_wait(&is_full);
+    TEST_ASSERT_EQUAL_size_t(1, events_begin(readers));
+    TEST_ASSERT_EQUAL_UINT64(0, readers[0].dropped);
+    sem_post(&is_seen);
+    pthread_join(thread, NULL);
+    readers[0].at = readers[0].end;
+    events_end(readers, 1);
+    TEST_ASSERT_EQUAL_size_t(1, events_begin(readers));
+    TEST_ASSERT_EQUAL_UINT64(readers[0].end, readers[0].at);
+    TEST_ASSERT_EQUAL_UINT64(3, readers[0].dropped);
+    events_end(readers, 1);
+    TEST_ASSERT_EQUAL_size_t(0, events_begin(readers));
+}
+
 static void test_a_forked_child_begins_without_rings(void)
 {
     note(1);
@@ -239,6 +274,7 @@ int main(void)
     RUN_TEST(test_a_full_ring_drops_events_and_that_is_told_once);
     RUN_TEST(test_the_reader_is_woken_when_a_ring_is_half_full);
     RUN_TEST(test_an_ended_threads_events_are_read_before_its_ring_is_used_again);
+    RUN_TEST(test_what_an_ended_thread_dropped_at_last_is_told);
     RUN_TEST(test_a_forked_child_begins_without_rings);
     RUN_TEST(test_nothing_is_noted_while_nothing_is_recorded);
     return UNITY_END();

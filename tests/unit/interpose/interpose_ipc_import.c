@@ -450,6 +450,23 @@ static void test_a_close_unmaps_all_that_was_closed_in_its_context(void)
     ipc_imports_end(OTHER);
 }
 
+static void test_a_close_unmaps_what_was_closed_beside_a_capture(void)
+{
+    struct ipc_ticket second = ticket;
+    const CUdeviceptr first = open_in(ONE);
+    CUdeviceptr address;
+
+    second.key[0] = 1; /* of another exporter */
+    fake.captures = true;
+    TEST_ASSERT_EQUAL_INT(0, ipc_close(first));
+    fake.descriptors_used = 0;
+    TEST_ASSERT_EQUAL_INT(0, ipc_imports_open(&second, ONE, &address));
+    TEST_ASSERT_NOT_EQUAL_UINT64(first, address);
+    fake.captures = false;
+    TEST_ASSERT_EQUAL_INT(0, ipc_close(address));
+    TEST_ASSERT_EQUAL_INT(0, fake.reservations); /* both */
+}
+
 static void test_a_context_that_ends_takes_its_blocks_along_and_no_others(void)
 {
     struct ipc_block block;
@@ -499,6 +516,7 @@ int main(void)
     RUN_TEST(test_chunks_that_are_not_of_the_block_are_refused);
     RUN_TEST(test_what_is_closed_beside_a_capture_is_unmapped_when_its_work_is_done);
     RUN_TEST(test_a_close_unmaps_all_that_was_closed_in_its_context);
+    RUN_TEST(test_a_close_unmaps_what_was_closed_beside_a_capture);
     RUN_TEST(test_a_context_that_ends_takes_its_blocks_along_and_no_others);
     RUN_TEST(test_a_forked_child_has_no_imports);
     return UNITY_END();

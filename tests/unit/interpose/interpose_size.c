@@ -175,6 +175,7 @@ static void test_a_size_is_shown_as_a_person_would_write_it(void)
                  {G + G / 2, "1.5G"},
                  {2 * T, "2T"},
                  {UINT64_MAX, "16777215T"},
+                 {1024 * T, "1024T"},
                  {G - 1, "1G"},
                  {2000 * M, "2G"},
                  {1900 * M, "1.9G"},

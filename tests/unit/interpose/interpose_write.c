@@ -77,6 +77,11 @@ static void test_a_block_is_written_whole_however_often_it_is_interrupted(void)
     fake = (struct fake){.interrupted = 3, .short_writes = 5};
     TEST_ASSERT_EQUAL_INT(0, open_it());
     TEST_ASSERT_EQUAL_INT(sizeof(head), size_of_file());
+    struct recording_head written = {.version = 0};
+    const int fd = open(path, O_RDONLY);
+    TEST_ASSERT_EQUAL_INT(sizeof(written), read(fd, &written, sizeof(written)));
+    close(fd);
+    TEST_ASSERT_EQUAL_MEMORY(&head, &written, sizeof(head)); /* each byte once, in order */
     add_records();
     fake = (struct fake){.interrupted = 2, .short_writes = 4};
     TEST_ASSERT_EQUAL_INT(0, recording_write_flush(&file));
