@@ -58,7 +58,7 @@ prog_rare , - freed_at_once fill_fails levels contexts_overlap grown_in_a_green_
 prog_rare , - stacks_in_pages refused_after_a_reset heap_set_again neighbour_without_a_context
 prog_captures , - handed_over
 prog_waits , - crowd forks_beside_work forks_beside_contexts
-prog_waits , - context_beside_work context_beside_an_end"
+prog_waits , - context_beside_work context_beside_an_end late_context_beside_an_end"
 
 # run_program PROGRAM SCENARIO WAY SETTING: a line in programs.failed if it does not end well.
 run_program() {
