@@ -214,7 +214,7 @@ static void test_the_first_call_already_empties_the_cache_and_says_so_once(void)
 {
     TEST_ASSERT_TRUE(nudge_python(3, LONG));
     TEST_ASSERT_EQUAL_INT(1, fake.emptied);
-    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "64M came free"));
+    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "freed 64M"));
     TEST_ASSERT_EQUAL_INT(0, fake.references);
     log_fake_clear();
     fake.cached = GIVE;
