@@ -301,21 +301,38 @@ static void return_block(struct pool *pool, struct range *range)
     ranges_give(&pool->ranges, range, range->epoch);
 }
 
-bool cache_empty(struct pool *pool, uint64_t least)
+/* Returns blocks of at least `least` bytes in the slots from `from` to `end`. */
+static bool return_slots(struct pool *pool, struct cache *cache, unsigned from, unsigned end, uint64_t least)
 {
     bool any = false;
 
-    for (struct cache *cache = pool->caches; cache; cache = cache->next) {
-        for (unsigned i = least >= RANGES_LARGE_FROM ? CACHE_LARGE : CACHE_HEAP; i < CACHE_SLOTS; i++) {
-            struct range *range = take_back(cache, &cache->slots[i], least);
+    for (unsigned i = from; i < end; i++) {
+        struct range *range = take_back(cache, &cache->slots[i], least);
 
-            if (!range)
-                continue;
-            return_block(pool, range);
-            any = true;
-        }
+        if (!range)
+            continue;
+        return_block(pool, range);
+        any = true;
     }
     return any;
+}
+
+bool cache_empty(struct pool *pool, uint64_t least)
+{
+    const unsigned from = least >= RANGES_LARGE_FROM ? CACHE_LARGE : CACHE_HEAP;
+    bool any = false;
+
+    for (struct cache *cache = pool->caches; cache; cache = cache->next)
+        any |= return_slots(pool, cache, from, CACHE_SLOTS, least);
+    return any;
+}
+
+void cache_return_mid(struct pool *pool)
+{
+    struct cache *own = find(pool);
+
+    if (own)
+        return_slots(pool, own, CACHE_HEAP, CACHE_LARGE, 0);
 }
 
 void cache_return_large(struct pool *pool)

@@ -139,9 +139,11 @@ static struct range *take_best(struct pool *pool, uint64_t size)
                : ranges_take(&pool->ranges, ranges_zone_for(&pool->ranges, size), size);
 }
 
-/* Takes cached large blocks back first: left apart from their free neighbours they would make chunks move. */
+/* Takes cached blocks back first: left apart from their free neighbours they would make the pool grow or move
+ * chunks. */
 static struct range *take_free(struct pool *pool, uint64_t size)
 {
+    cache_return_mid(pool);
     if (size >= RANGES_LARGE_FROM) {
         cache_return_large(pool);
         pool_prefer_fit(pool, size);

@@ -68,26 +68,32 @@ static struct range *carve(struct ranges *r, struct range *node, uint64_t start,
     return node;
 }
 
+static uint64_t aligned_up(uint64_t address, uint64_t alignment)
+{
+    return (address + alignment - 1) & ~(alignment - 1);
+}
+
 /* Returns a new range for a block in `unmoved`: the best fit, or behind all others. Returns NULL if there is
  * no memory for it; then `unmoved` counts too little. */
-static struct range *make_twin(struct ranges *unmoved, enum ranges_zone zone, uint64_t bytes)
+static struct range *make_twin(struct ranges *unmoved, enum ranges_zone zone, uint64_t bytes,
+                               uint64_t alignment)
 {
     struct ranges_plan plan;
 
     if (!unmoved || ranges_prepare(unmoved, 8))
         return NULL;
-    struct range *twin = ranges_take(unmoved, zone, bytes);
-    if (twin || !ranges_plan(unmoved, zone, bytes, &plan))
+    struct range *twin = ranges_take_aligned(unmoved, zone, bytes, alignment);
+    if (twin || !ranges_plan(unmoved, zone, bytes + alignment - RANGES_UNIT, &plan))
         return twin;
     ranges_map(unmoved, plan.map_start, plan.map_bytes, 0);
-    return ranges_take_at(unmoved, plan.start, bytes);
+    return ranges_take_at(unmoved, aligned_up(plan.start, alignment), bytes);
 }
 
-static struct range *make_live(struct ranges *r, struct range *node)
+static struct range *make_live(struct ranges *r, struct range *node, uint64_t alignment)
 {
     node->state = RANGE_LIVE;
     node->mark.pins = 0;
-    node->twin = make_twin(r->unmoved, range_zone(r, node), node->bytes);
+    node->twin = make_twin(r->unmoved, range_zone(r, node), node->bytes, alignment);
     r->live_bytes += node->bytes;
     r->live_count++;
     return node;
@@ -108,14 +114,9 @@ struct range *ranges_take(struct ranges *r, enum ranges_zone zone, uint64_t byte
         return NULL;
     if (best->bytes == bytes) {
         range_free_remove(r, best);
-        return make_live(r, best);
+        return make_live(r, best, RANGES_UNIT);
     }
-    return make_live(r, range_free_cut(r, best, bytes));
-}
-
-static uint64_t aligned_up(uint64_t address, uint64_t alignment)
-{
-    return (address + alignment - 1) & ~(alignment - 1);
+    return make_live(r, range_free_cut(r, best, bytes), RANGES_UNIT);
 }
 
 struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint64_t bytes, uint64_t alignment)
@@ -127,12 +128,12 @@ struct range *ranges_take_aligned(struct ranges *r, enum ranges_zone zone, uint6
         best = range_best_fit(r, zone, bytes + alignment - RANGES_UNIT);
     if (!best)
         return NULL;
-    return make_live(r, carve(r, best, aligned_up(best->start, alignment), bytes));
+    return make_live(r, carve(r, best, aligned_up(best->start, alignment), bytes), alignment);
 }
 
 struct range *ranges_take_at(struct ranges *r, uint64_t start, uint64_t bytes)
 {
-    return make_live(r, carve(r, ranges_at(r, start), start, bytes));
+    return make_live(r, carve(r, ranges_at(r, start), start, bytes), RANGES_UNIT);
 }
 
 void ranges_give(struct ranges *r, struct range *range, uint64_t epoch)

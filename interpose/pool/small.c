@@ -20,7 +20,7 @@ static struct small_page *page_of(const struct pool *pool, uint64_t address)
     const uint64_t offset = address - pool->vmm.base;
 
     return pool->small.on && offset < pool->vmm.span
-               ? atomic_load_explicit(&pool->small.pages[offset / RANGES_PAGE], memory_order_acquire)
+               ? atomic_load_explicit(&pool->small.pages[offset / SMALL_PAGE], memory_order_acquire)
                : NULL;
 }
 
@@ -29,7 +29,7 @@ static struct mark *unit_of(const struct pool *pool, uint64_t address)
 {
     struct small_page *page = address % RANGES_UNIT ? NULL : page_of(pool, address);
 
-    return page ? &page->marks[address % RANGES_PAGE / RANGES_UNIT] : NULL;
+    return page ? &page->marks[address % SMALL_PAGE / RANGES_UNIT] : NULL;
 }
 
 /* Called when the heap contradicts our marks. The bytes in question are not used again until the pool is
@@ -110,14 +110,14 @@ static unsigned find_pieces(const struct small_page *page, unsigned count, unsig
 static struct small_page *new_page(struct pool *pool)
 {
     struct pool_effort effort = {.made = false};
-    struct range *range = pool_take_extent(pool, RANGES_PAGE, RANGES_PAGE, &effort);
+    struct range *range = pool_take_extent(pool, SMALL_PAGE, SMALL_PAGE, &effort);
     struct small_page *page = range ? page_of(pool, range->start) : NULL;
 
     if (range && !page && (page = pages_map_sparse(sizeof(*page)))) {
         page->made = pool->small.made;
         pool->small.made = page;
         page->address = range->start;
-        atomic_store_explicit(&pool->small.pages[(range->start - pool->vmm.base) / RANGES_PAGE], page,
+        atomic_store_explicit(&pool->small.pages[(range->start - pool->vmm.base) / SMALL_PAGE], page,
                               memory_order_release);
     }
     if (range && !page)
@@ -127,7 +127,7 @@ static struct small_page *new_page(struct pool *pool)
     pool->small.grown += effort.made;
     page->range = range;
     link_page(pool, page);
-    atomic_fetch_add(&pool->small.extent_bytes, RANGES_PAGE);
+    atomic_fetch_add(&pool->small.extent_bytes, SMALL_PAGE);
     return page;
 }
 
@@ -138,7 +138,7 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
     const unsigned step = alignment > SMALL_PIECE ? (unsigned)(alignment / SMALL_PIECE) : 1;
     unsigned from = SMALL_PIECES;
 
-    if (bytes > RANGES_PAGE || alignment > RANGES_PAGE || bytes % SMALL_PIECE)
+    if (bytes > SMALL_PAGE || alignment > SMALL_PAGE || bytes % SMALL_PIECE)
         return 0;
     lock_take(&pool->lock);
     struct small_page *page = pool->small.first;
@@ -163,13 +163,13 @@ static void end_page(struct pool *pool, struct small_page *page)
     unlink_page(page);
     ranges_give(&pool->ranges, page->range, fence_epoch_quietly(&pool->fence));
     page->range = NULL;
-    atomic_fetch_sub(&pool->small.extent_bytes, RANGES_PAGE);
+    atomic_fetch_sub(&pool->small.extent_bytes, SMALL_PAGE);
 }
 
 static void extent_give(void *owner, uint64_t address, uint64_t bytes)
 {
     struct pool *pool = owner;
-    const unsigned from = (unsigned)(address % RANGES_PAGE / SMALL_PIECE);
+    const unsigned from = (unsigned)(address % SMALL_PAGE / SMALL_PIECE);
     const unsigned count = (unsigned)(bytes / SMALL_PIECE);
 
     lock_take(&pool->lock);
@@ -190,7 +190,7 @@ static void extent_give(void *owner, uint64_t address, uint64_t bytes)
 void small_open(struct pool *pool)
 {
     struct small *small = &pool->small;
-    const uint64_t bytes = pool->vmm.span / RANGES_PAGE * sizeof(*small->pages);
+    const uint64_t bytes = pool->vmm.span / SMALL_PAGE * sizeof(*small->pages);
 
     if (!heap_exists() || !(small->pages = pages_map_sparse(bytes)))
         return;
@@ -222,7 +222,7 @@ void small_close(struct pool *pool)
         munmap(page, sizeof(*page));
     }
     if (small->pages)
-        munmap((void *)small->pages, pool->vmm.span / RANGES_PAGE * sizeof(*small->pages));
+        munmap((void *)small->pages, pool->vmm.span / SMALL_PAGE * sizeof(*small->pages));
     if (small->pending)
         munmap(small->pending, small->pending_capacity * sizeof(*small->pending));
 }

@@ -12,9 +12,12 @@
 
 #include "interpose/pool/cache.h"
 
+/* Extents share pages of this size, not of RANGES_PAGE: the heap then wastes little, and leaves the rest of a
+ * chunk to other small blocks. */
+#define SMALL_PAGE       (UINT64_C(256) << 10)
 #define SMALL_PIECE      4096 /* extents are multiples of this */
-#define SMALL_PIECES     (RANGES_PAGE / SMALL_PIECE)
-#define SMALL_PAGE_UNITS (RANGES_PAGE / RANGES_UNIT)
+#define SMALL_PIECES     (SMALL_PAGE / SMALL_PIECE)
+#define SMALL_PAGE_UNITS (SMALL_PAGE / RANGES_UNIT)
 
 /* A page of address space that has or had extents. Created under the pool's lock, kept until it is closed. */
 struct small_page {

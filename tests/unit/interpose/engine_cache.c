@@ -134,6 +134,16 @@ static void best_place(uint64_t limit, bool moves)
     fake_end();
 }
 
+static void test_cached_blocks_side_by_side_serve_a_larger_one(void)
+{
+    begin(256 * MIB);
+    const uint64_t first = take(200000), second = take(200000), last = take(300000);
+    CHECK(pool_free(&pool, first, true) == 0 && pool_free(&pool, second, true) == 0);
+    CHECK(take(400000) == first);
+    CHECK(pool_free(&pool, first, true) == 0 && pool_free(&pool, last, true) == 0);
+    end_empty();
+}
+
 static void test_with_much_room_a_large_block_is_cached_only_where_it_fits_best(void)
 {
     best_place(64 * GIB, true);
@@ -440,6 +450,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_APART(test_a_block_freed_and_asked_for_again_needs_no_lock);
     RUN_APART(test_a_freed_block_takes_the_slot_of_a_live_one_before_that_of_a_cached_one);
+    RUN_APART(test_cached_blocks_side_by_side_serve_a_larger_one);
     RUN_APART(test_with_much_room_a_large_block_is_cached_only_where_it_fits_best);
     RUN_APART(test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went);
     RUN_APART(test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two);

@@ -424,6 +424,25 @@ static void test_unmoved_is_what_best_fit_maps_without_moves(void)
     ranges_destroy(&unmoved);
 }
 
+static void test_an_aligned_block_is_aligned_without_moves_too(void)
+{
+    struct ranges unmoved;
+
+    TEST_ASSERT_EQUAL_INT(0, ranges_init(&unmoved, BASE, SPAN));
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 32));
+    ranges.unmoved = &unmoved;
+    ranges_map(&ranges, ranges.border, 4 * RANGES_PAGE, 0);
+    TEST_ASSERT_NOT_NULL(ranges_take(&ranges, RANGES_LARGE, RANGES_UNIT));
+    for (unsigned i = 0; i < 2; i++) { /* the first behind what is mapped, the second in it */
+        struct range *range = ranges_take_aligned(&ranges, RANGES_LARGE, RANGES_PAGE / 4, RANGES_PAGE / 2);
+
+        TEST_ASSERT_EQUAL_UINT64(ranges.border + (1 + i) * RANGES_PAGE / 2, range->start);
+        TEST_ASSERT_EQUAL_UINT64(range->start, range->twin->start);
+    }
+    TEST_ASSERT_NULL(ranges_check(&unmoved));
+    ranges_destroy(&unmoved);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -440,5 +459,6 @@ int main(void)
     RUN_TEST(test_with_much_room_the_last_small_range_is_taken_only_if_no_other_fits);
     RUN_TEST(test_with_much_room_a_block_of_one_mib_is_small);
     RUN_TEST(test_unmoved_is_what_best_fit_maps_without_moves);
+    RUN_TEST(test_an_aligned_block_is_aligned_without_moves_too);
     return UNITY_END();
 }

@@ -242,14 +242,14 @@ static void test_a_new_block_is_not_synchronous_because_the_last_one_was(void)
 /* A chunk that goes back with its exposed block leaves a place that the next block gets. */
 static void test_a_new_block_is_not_exposed_because_the_last_one_was(void)
 {
-    static const uint64_t sizes[] = {1000, 100000, MIB, 8 * MIB};
+    static const uint64_t sizes[] = {100000, MIB, 8 * MIB, 1000};
     uint64_t address, after;
 
     model_open(&model, 64 * MIB, 64 * MIB);
     for (unsigned i = 0; i < 4; i++) {
         CHECK(pool_alloc(&model.pool, sizes[i], &address) == 0 && pool_expose(&model.pool, address) == 0);
         CHECK(pool_free(&model.pool, address, true) == 0);
-        CHECK(pool_alloc(&model.pool, sizes[i], &after) == 0 && (after == address || i == 0));
+        CHECK(pool_alloc(&model.pool, sizes[i], &after) == 0 && (after == address || i == 3));
         const uint64_t held = fake_physical();
         CHECK(pool_free(&model.pool, after, true) == 0 && fake_physical() == held);
         pool_trim(&model.pool, UINT64_MAX);

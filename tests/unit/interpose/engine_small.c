@@ -12,7 +12,7 @@
 #include "interpose/pool/small.h"
 
 #define LIMIT       (256 * MIB)
-#define REST_BLOCK  (RANGES_PAGE / 4) /* too large for the heap, and in the zone of small blocks */
+#define REST_BLOCK  SMALL_PAGE /* too large for the heap, and in the zone of small blocks */
 #define REST_BLOCKS 64
 #define LARGEST     14336
 #define STREAM(n)   (0x10000 + (uintptr_t)(n)*0x100)
@@ -347,7 +347,7 @@ static void *use_and_wait(void *unused)
 /* Takes what the heap's first page has left of the chunks that were made for it. Returns how many blocks. */
 static unsigned take_rest(uint64_t *blocks)
 {
-    const unsigned count = (unsigned)((fake_physical() - RANGES_PAGE) / REST_BLOCK);
+    const unsigned count = (unsigned)((fake_physical() - SMALL_PAGE) / REST_BLOCK);
 
     CHECK(count <= REST_BLOCKS);
     for (unsigned i = 0; i < count; i++)
@@ -375,17 +375,17 @@ static void test_what_an_idle_thread_keeps_of_the_heap_is_idle(void)
     const unsigned count = take_rest(addresses);
     const uint64_t rest = count * REST_BLOCK;
     for (unsigned round = 0; round < 2; round++) {
-        CHECK(pool_idle_bytes(&pool) == 0 && fake_physical() == RANGES_PAGE + rest);
+        CHECK(pool_idle_bytes(&pool) == 0 && fake_physical() == SMALL_PAGE + rest);
         sem_post(&go_on);
         sem_wait(&kept);
     }
     CHECK(pool_idle_bytes(&pool) == 0);
-    CHECK(pool_idle_bytes(&pool) == RANGES_PAGE);
-    CHECK(pool_trim(&pool, RANGES_PAGE) == RANGES_PAGE && fake_physical() == rest);
+    CHECK(pool_idle_bytes(&pool) == SMALL_PAGE);
+    give_rest(addresses, count);
+    CHECK(pool_trim(&pool, UINT64_MAX) == SMALL_PAGE + rest && fake_physical() == 0);
     CHECK(pool_idle_bytes(&pool) == 0);
     sem_post(&go_on);
     CHECK(pthread_join(other, NULL) == 0);
-    give_rest(addresses, count);
     end_empty();
 }
 
@@ -494,7 +494,7 @@ static void handed_out_twice(void)
 static void given_back_twice(void)
 {
     begin(LIMIT);
-    const uint64_t first = take(LARGEST), page = first & ~(RANGES_PAGE - 1);
+    const uint64_t first = take(LARGEST), page = first & ~(SMALL_PAGE - 1);
     unsigned piece = 0;
 
     while (pool.small.first->pieces[piece / 64] >> piece % 64 & 1)
