@@ -104,6 +104,7 @@ void cache_return_large(struct pool *pool);
 /* Takes back the calling thread's cached blocks of the small zone that are not of the heap. Call before
  * another block is taken from the free ranges of that zone, for the same reason. */
 void cache_return_mid(struct pool *pool);
+
 struct cache_figures cache_figures(const struct pool *pool);
 
 /* ---- life ---- */

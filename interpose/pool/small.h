@@ -12,9 +12,9 @@
 
 #include "interpose/pool/cache.h"
 
-/* Extents share pages of this size, not of RANGES_PAGE: the heap then wastes little, and leaves the rest of a
- * chunk to other small blocks. */
-#define SMALL_PAGE       (UINT64_C(256) << 10)
+/* Extents share pages of this size. It is smaller than RANGES_PAGE, so that the rest of a chunk is left to
+ * other small blocks, and holds the heap's largest extent: 448 KiB on hosts with pages of 64 KiB. */
+#define SMALL_PAGE       (UINT64_C(512) << 10)
 #define SMALL_PIECE      4096 /* extents are multiples of this */
 #define SMALL_PIECES     (SMALL_PAGE / SMALL_PIECE)
 #define SMALL_PAGE_UNITS (SMALL_PAGE / RANGES_UNIT)
