@@ -62,7 +62,7 @@ void streams_note_early_free(CUcontext context)
 void streams_context_end_begin(CUcontext context)
 {
     lock_take(&order_lock);
-    if (context == atomic_load(&early_context)) {
+    if (context && context == atomic_load(&early_context)) {
         ending = context;
         endings++;
         while (early_waits)
@@ -74,7 +74,7 @@ void streams_context_end_begin(CUcontext context)
 void streams_context_end_abort(CUcontext context)
 {
     lock_take(&order_lock);
-    if (context == ending && --endings == 0)
+    if (context && context == ending && --endings == 0)
         ending = NULL;
     lock_release(&order_lock);
 }

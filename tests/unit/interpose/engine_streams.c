@@ -84,6 +84,26 @@ static void test_the_first_stream_is_not_waited_for_while_its_context_may_end(vo
     close_fence();
 }
 
+/* The reset of a card without a context, and the destruction of none, which the driver refuses. */
+static void test_calls_for_no_context_are_not_counted(void)
+{
+    open_fence();
+    streams_context_end_begin(NULL);
+    work(0, STREAM_A);
+    free_early();
+    streams_context_end_begin(FAKE_CONTEXT);
+    streams_context_end_abort(FAKE_CONTEXT);
+    work(1, STREAM_B);
+    CHECK(fake_count(FAKE_WAIT) == 1);
+    for (int i = 0; i < 2; i++)
+        streams_context_end_abort(NULL);
+    streams_context_end_begin(FAKE_CONTEXT);
+    streams_context_end_abort(FAKE_CONTEXT);
+    streams_distrust();
+    CHECK(fake_count(FAKE_SYNCHRONIZE) == 1);
+    close_fence();
+}
+
 static atomic_bool waits_now, end_begun;
 
 static void wait_for_the_end_to_begin(void)
@@ -435,6 +455,7 @@ int main(void)
     RUN_APART(test_a_forked_child_relies_on_no_order);
     RUN_APART(test_where_the_order_of_one_context_is_not_enough_the_first_stream_is_waited_for);
     RUN_APART(test_the_first_stream_is_not_waited_for_while_its_context_may_end);
+    RUN_APART(test_calls_for_no_context_are_not_counted);
     RUN_APART(test_a_context_does_not_end_while_a_thread_waits_in_it);
     RUN_APART(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_APART(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
