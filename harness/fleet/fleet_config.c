@@ -177,17 +177,20 @@ static char *cut_word(char **cursor, bool *bad)
     return word;
 }
 
-/* Reads a count such as "4x". */
-static bool is_count(const char *word, unsigned *count)
+/* Returns true for a word such as "4x". */
+static bool is_count(const char *word)
 {
-    char digits[8];
-    const size_t length = strlen(word);
+    const size_t digits = strspn(word, "0123456789");
 
-    if (length < 2 || length > sizeof(digits) || word[length - 1] != 'x')
-        return false;
-    memcpy(digits, word, length - 1);
-    digits[length - 1] = '\0';
-    return read_number(digits, 1, FLEET_MEMBERS_MAX, count);
+    return digits > 0 && strcmp(word + digits, "x") == 0;
+}
+
+/* Sets *count to 0 if it is not between 1 and FLEET_MEMBERS_MAX. */
+static void read_count(char *word, unsigned *count)
+{
+    word[strlen(word) - 1] = '\0';
+    if (!read_number(word, 1, FLEET_MEMBERS_MAX, count))
+        *count = 0;
 }
 
 static int read_line(struct fleet_plan *plan, char *line, const char *file, unsigned number)
@@ -197,12 +200,12 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     const char *cap = NULL;
     unsigned count = 1;
     size_t used = 0;
-    bool bad = false, native = false;
+    bool bad = false, native = false, empty = true;
 
-    while ((word = cut_word(&line, &bad)) && !bad) {
-        if (used == 0 && is_count(word, &count))
-            continue;
-        if (used == 0 && !strcmp(word, "native"))
+    for (; (word = cut_word(&line, &bad)) && !bad; empty = false) {
+        if (used == 0 && is_count(word))
+            read_count(word, &count);
+        else if (used == 0 && !strcmp(word, "native"))
             native = true;
         else if (used == 0 && !strncmp(word, max, strlen(max)))
             cap = word + strlen(max);
@@ -213,11 +216,16 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     }
     if (bad)
         return refuse(plan, "%s:%u: a quote is not closed", file, number);
+    if (count == 0)
+        return refuse(plan, "%s:%u: a count is expected to be from 1x to %dx", file, number,
+                      FLEET_MEMBERS_MAX);
     if (cap && !is_valid(OPTIONS_MAX, cap))
         return refuse(plan, "%s:%u: max=%s is not valid; accepted: %s", file, number, cap,
                       options_table[OPTIONS_MAX].form);
     if (used == 0)
-        return 0;
+        return empty ? 0 : refuse(plan, "%s:%u: a program is missing", file, number);
+    if (plan->count + count > FLEET_MEMBERS_MAX)
+        return refuse(plan, "%s:%u: more than %d processes", file, number, FLEET_MEMBERS_MAX);
     words[used++] = NULL;
     char **argv = malloc(used * sizeof(*argv));
     if (!argv || plan->text_count == sizeof(plan->text) / sizeof(*plan->text)) {

@@ -134,6 +134,20 @@ static void test_bad_lines_are_refused(void)
     TEST_ASSERT_EQUAL_STRING("file:1: a quote is not closed", plan.error);
     TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "max=some train\n", "file"));
     TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "200x train\n200x train\n", "file"));
+    TEST_ASSERT_EQUAL_STRING("file:2: more than 256 processes", plan.error);
+}
+
+static void test_a_count_or_cap_that_starts_nothing_is_refused(void)
+{
+    TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "train\n257x train\n", "file"));
+    TEST_ASSERT_EQUAL_STRING("file:2: a count is expected to be from 1x to 256x", plan.error);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "0x train\n", "file"));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "99999999999999999999x train\n", "file"));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "max=1G # and then?\n", "file"));
+    TEST_ASSERT_EQUAL_STRING("file:1: a program is missing", plan.error);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, fleet_plan_read(&plan, "2x\ntrain\n", "file"));
+    TEST_ASSERT_EQUAL_INT(0, fleet_plan_read(&plan, "./300x 300x\n", "file"));
+    TEST_ASSERT_EQUAL_STRING("300x", plan.jobs[plan.count - 1].argv[1]);
 }
 
 static void test_a_name_cannot_steer_a_terminal(void)
@@ -152,6 +166,7 @@ int main(void)
     RUN_TEST(test_bad_arguments_are_refused);
     RUN_TEST(test_a_file_has_a_command_on_each_line);
     RUN_TEST(test_bad_lines_are_refused);
+    RUN_TEST(test_a_count_or_cap_that_starts_nothing_is_refused);
     RUN_TEST(test_a_name_cannot_steer_a_terminal);
     return UNITY_END();
 }
