@@ -73,7 +73,8 @@ static void read_bytes(png_structp png, png_bytep into, size_t bytes)
     decoder->left -= bytes;
 }
 
-/* libpng allocates a chunk before it reads it, so no chunk may be longer than the file. */
+/* libpng allocates a chunk before it reads it, so no chunk may be longer than the file. What follows the last
+ * one is not read: some programs add bytes there. */
 static bool chunks_fit(const uint8_t *file, size_t bytes)
 {
     size_t at = SIGNATURE_BYTES;
@@ -84,6 +85,8 @@ static bool chunks_fit(const uint8_t *file, size_t bytes)
 
         if (length > bytes - at - CHUNK_FRAME)
             return false;
+        if (!memcmp(file + at + sizeof(uint32_t), "IEND", sizeof(uint32_t)))
+            return true;
         at += CHUNK_FRAME + length;
     }
     return at > SIGNATURE_BYTES;

@@ -195,6 +195,24 @@ static void test_a_png_of_huge_dimensions_is_refused_by_its_header(void)
     free(file);
 }
 
+static void test_bytes_behind_the_end_of_a_picture_are_ignored(void)
+{
+    static const char tail[] = "as a telephone may add them";
+    struct image image;
+
+    for (int png = 0; png < 2; png++) {
+        size_t bytes;
+        uint8_t *file = png ? files_png(rgb, H, W, 0, &bytes) : files_jpeg(rgb, H, W, 0, &bytes);
+
+        file = realloc(file, bytes + sizeof(tail));
+        TEST_ASSERT_NOT_NULL(file);
+        memcpy(file + bytes, tail, sizeof(tail));
+        TEST_ASSERT_EQUAL_INT_MESSAGE(IMAGE_OK, decode(file, bytes + sizeof(tail), H, W, &image), message);
+        assert_same_picture(CLOSE);
+        free(file);
+    }
+}
+
 /* libpng would take the length of a chunk at its word and make room for it. */
 static void test_a_png_chunk_longer_than_the_file_takes_no_memory(void)
 {
@@ -377,6 +395,7 @@ int main(void)
     RUN_TEST(test_every_truncation_is_refused);
     RUN_TEST(test_bytes_changed_at_random_never_crash);
     RUN_TEST(test_a_png_of_huge_dimensions_is_refused_by_its_header);
+    RUN_TEST(test_bytes_behind_the_end_of_a_picture_are_ignored);
     RUN_TEST(test_a_png_chunk_longer_than_the_file_takes_no_memory);
     RUN_TEST(test_a_jpeg_of_huge_dimensions_is_refused_or_runs_into_its_end);
     RUN_TEST(test_other_files_are_named_as_such);
