@@ -20,6 +20,7 @@ void option_notes_print(const struct train_options *options, FILE *out)
 {
     bool adam = options->optimizer == OPTIMIZER_AUTO ? trains(options, TEXT | UNET)
                                                      : options->optimizer != OPTIMIZER_SGD;
+    bool fixed = options->graph && options->alloc == ALLOC_STATIC; /* trainer_validate.c says why */
     const struct {
         const char *name;
         bool used;
@@ -39,6 +40,8 @@ void option_notes_print(const struct train_options *options, FILE *out)
         {"decode", options->data, "--data=PATH"},
         {"corrupt", options->data, "--data=PATH"},
         {"augment", trains(options, ALL & ~TEXT), "a model of pictures"},
+        {"val-batch", !fixed || options->val_batch <= options->batch,
+         "a --batch as large, with --graph and --alloc=static"},
         {"beta2", adam, "--optimizer=adam or adamw"},
         {"loss-scale", options->precision == PRECISION_FP16, "--precision=fp16"},
         {"fraction", options->alloc == ALLOC_ARENA, "--alloc=arena"},

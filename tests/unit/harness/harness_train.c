@@ -186,10 +186,11 @@ static void test_options_without_effect_are_named(void)
     train_went_well();
     TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "note: "), train_said.err);
     TRAIN("1x256M", "--hidden=16", "--batch=4", "--steps=2", "--warmup=2", "--val-batches=1", "--beta2=0.9",
-          "--validation=0.5");
+          "--validation=0.5", "--val-batch=5", "--graph", "--alloc=static");
     train_went_well();
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --beta2=0.9 has"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --validation=0.5 has"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --val-batch=5 has"), train_said.err);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --warmup=2 is not over"), train_said.err);
 }
 
