@@ -288,12 +288,14 @@ template <class T, int D> static int launch(ops_stream stream, const struct op_a
     dim3 by_query(args->batch * args->heads, (args->length + QUERY_ROWS - 1) / QUERY_ROWS);
     dim3 by_key(args->batch * args->heads, (args->length + KEY_ROWS - 1) / KEY_ROWS);
     float scale = FLASH_LOG2_E / sqrtf((float)D);
-    int status = attention_allow_shared(query_kernel<T, D>, query_shared_bytes<D>());
 
-    if (!status)
-        status = attention_allow_shared(key_kernel<T, D>, key_shared_bytes<D>());
-    if (status)
-        return status;
+    /* GPUs with less shared memory per block (sm_86, sm_89, sm_120) use the plain kernels: dim 128 takes 128
+     * KiB. The forward pass takes 96 KiB at most, which they have. */
+    if (attention_allow_shared(query_kernel<T, D>, query_shared_bytes<D>()) ||
+        attention_allow_shared(key_kernel<T, D>, key_shared_bytes<D>())) {
+        cudaGetLastError();
+        return attention_plain_backward(stream, args);
+    }
     query_kernel<T, D><<<by_query, QUERY_THREADS, query_shared_bytes<D>(), stream>>>(*args, scale);
     key_kernel<T, D><<<by_key, KEY_THREADS, key_shared_bytes<D>(), stream>>>(*args, scale);
     return cudaGetLastError();
