@@ -93,7 +93,7 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
     enum status status = trainer_evaluate(trainer, evaluation);
     char model[16];
 
-    if (status || !evaluation->rows || trainer->shard)
+    if (status || !evaluation->rows || trainer->shard || trainer->trial)
         return status;
     progress_validated(&trainer->progress,
                        train_options_choice("model", options->model, model, sizeof(model)), trainer->step,

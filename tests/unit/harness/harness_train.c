@@ -37,7 +37,9 @@ static void test_the_log_tells_the_run_from_start_to_end(void)
     char option[600], line[800];
 
     snprintf(option, sizeof(option), "--log=%s/run.log", folder);
-    TRAIN("1x256M", "--steps=6", "--hidden=16", "--validate-every=3", "--report-every=2", "--quiet", option);
+    /* A search for the batch validates too, but that is not the run. */
+    TRAIN("1x256M", "--steps=6", "--hidden=16", "--validate-every=3", "--report-every=2", "--batch=4",
+          "--find-batch", "--quiet", option);
     train_went_well();
     TEST_ASSERT_EQUAL_STRING("", train_said.err);
     snprintf(line, sizeof(line),
