@@ -30,6 +30,12 @@ static void say_smallest(const struct climb *climb, const struct ladder_figures 
              card);
 }
 
+/* "<=" before a size that may be smaller. */
+static const char *mark_open(const struct climb *climb, const struct ladder_figures *figures)
+{
+    return ladder_open(figures, climb->grain) ? "<=" : "";
+}
+
 /* Chooses the rungs to show, falling: the whole card, and those that most ways have tried. Returns how many.
  */
 static unsigned choose_shown(const struct climb *climb, unsigned shown[LADDER_SHOWN + 1])
@@ -101,7 +107,8 @@ static void fill_picture(struct climb *climb)
             (double)(unknown ? figures->fails : figures->smallest) / (large ? 1 << 30 : 1 << 20);
 
         scenario_row(result, climb->plan->ways[i].name, figures->capped ? COLOUR_GPUCAP : COLOUR_NATIVE);
-        scenario_bar(result, smallest, bytes, large ? "%s%.2f" : "%s%.0f", unknown ? "> " : "", bytes);
+        scenario_bar(result, smallest, bytes, large ? "%s%.2f" : "%s%.0f",
+                     unknown ? ">" : mark_open(climb, figures), bytes);
         for (unsigned column = 0; column < columns; column++) {
             const double time = ladder_time(figures, shown[column]);
 
@@ -166,12 +173,6 @@ static bool join_names(const struct climb *climb, const bool *wanted, char *text
         any |= wanted[i];
     }
     return any;
-}
-
-/* "<=" before a size that may be smaller. */
-static const char *mark_open(const struct climb *climb, const struct ladder_figures *figures)
-{
-    return ladder_open(figures, climb->grain) ? "<=" : "";
 }
 
 /* For README's table: the best and the worst native way. */

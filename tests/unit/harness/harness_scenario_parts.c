@@ -9,6 +9,7 @@
 
 #include "harness/scenario/scenario_docs.h"
 #include "harness/scenario/scenario_ladder.h"
+#include "harness/scenario/scenario_ladder_climb.h"
 #include "harness/scenario/scenario_results.h"
 #include "harness/scenario/scenario_search.h"
 #include "harness/scenario/scenario_table.h"
@@ -191,6 +192,32 @@ static void test_a_native_way_does_as_well_only_in_card_and_time(void)
     TEST_ASSERT_FALSE(verdict.as_good[1] || verdict.as_small[2]);
     ladder_judge(figures, FIGURES, 2 * MIB, 4, &verdict);
     TEST_ASSERT_EQUAL_INT(4, verdict.gpucap);
+}
+
+static void test_table_and_picture_mark_sizes_that_are_only_bounds(void)
+{
+    static const struct ladder_way ways[] = {
+        {.name = "known"}, {.name = "perhaps less"}, {.name = "more"}, {.name = "capped", .capped = true}};
+    static struct scenario_result result;
+    struct scenario scenario = {.result = &result};
+    static struct climb climb = {.rung = {1024 * MIB, 90 * MIB},
+                                 .rungs = 2,
+                                 .grain = 2 * MIB,
+                                 .best = 3,
+                                 .figures = {{.smallest = 80 * MIB, .fails = 78 * MIB, .on = {ONCE(50)}},
+                                             {.smallest = 90 * MIB, .fails = 70 * MIB, .on = {ONCE(50)}},
+                                             {.smallest = 1024 * MIB, .fails = 90 * MIB, .on = {ONCE(50)}},
+                                             {.smallest = 60 * MIB, .capped = true, .on = {ONCE(50)}}}};
+
+    climb.scenario = &scenario;
+    climb.plan = &(struct ladder_plan){.ways = ways, .count = 4};
+    climb_say(&climb);
+    TEST_ASSERT_EQUAL_STRING("80.0 MiB", result.table.cell[0][1]);
+    TEST_ASSERT_EQUAL_STRING("at most 90.0 MiB", result.table.cell[1][1]);
+    TEST_ASSERT_EQUAL_STRING("more than 90.0 MiB", result.table.cell[2][1]);
+    TEST_ASSERT_EQUAL_STRING("80", result.panels[0].note[0]);
+    TEST_ASSERT_EQUAL_STRING("<=90", result.panels[0].note[1]);
+    TEST_ASSERT_EQUAL_STRING(">90", result.panels[0].note[2]);
 }
 
 static void test_one_run_or_one_slow_turn_makes_no_way_slower(void)
@@ -395,6 +422,7 @@ int main(void)
     RUN_TEST(test_a_search_goes_on_from_what_is_known);
     RUN_TEST(test_rungs_fall_in_even_ratios_and_do_not_coincide);
     RUN_TEST(test_a_native_way_does_as_well_only_in_card_and_time);
+    RUN_TEST(test_table_and_picture_mark_sizes_that_are_only_bounds);
     RUN_TEST(test_one_run_or_one_slow_turn_makes_no_way_slower);
     RUN_TEST(test_results_come_back_from_their_file);
     RUN_TEST(test_a_file_that_is_no_result_is_refused);
