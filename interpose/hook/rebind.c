@@ -15,6 +15,7 @@
 #include "interpose/hook/hooks.h"
 #include "interpose/library.h"
 #include "interpose/pool/streams.h"
+#include "interpose/see/owner.h"
 #include "interpose/settings/log.h"
 
 #define NAME_BYTES 256 /* of an object's name in messages */
@@ -45,6 +46,24 @@ static struct objects objects_now(void)
 
     dl_iterate_phdr(count_one, &now);
     return now;
+}
+
+static int count_unloads(struct dl_phdr_info *object, size_t size, void *argument)
+{
+    (void)size;
+    *(unsigned long long *)argument = object->dlpi_subs;
+    return 1; /* each object has the same figure */
+}
+
+/* A new library may lie where another was. */
+EARLY static void note_unloads(void)
+{
+    unsigned long long unloaded = 0;
+
+    if (!atomic_load_explicit(&owner_reads, memory_order_relaxed))
+        return;
+    dl_iterate_phdr(count_unloads, &unloaded);
+    owner_forget_unloaded(unloaded);
 }
 
 /* ---- which slots lead past us ---- */
@@ -338,6 +357,7 @@ EARLY struct trampoline_answer rebind_dlopen(const char *file, int mode, const v
 {
     (void)unused, (void)caller;
     real_find();
+    note_unloads();
     rebind_check();
     if (!(mode & RTLD_DEEPBIND) || (mode & RTLD_NOLOAD) || !file)
         return (struct trampoline_answer){0};
@@ -353,6 +373,7 @@ EARLY struct trampoline_answer rebind_dlmopen(Lmid_t name_space, const char *fil
     if (name_space == LM_ID_BASE)
         return rebind_dlopen(file, mode, NULL, caller);
     real_find();
+    note_unloads();
     if (!file || (mode & RTLD_NOLOAD))
         return (struct trampoline_answer){0};
     if (is_path(file))

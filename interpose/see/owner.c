@@ -42,8 +42,8 @@ static unsigned searches, turn;
 static struct failed {
     uint64_t call;
     unsigned times;
-} failed[FAILED_SITES];   /* searches from these call sites found nothing */
-static atomic_uint reads; /* of the mappings */
+} failed[FAILED_SITES]; /* searches from these call sites found nothing */
+atomic_uint owner_reads;
 
 /* ---- names ---- */
 
@@ -118,13 +118,6 @@ static bool is_program(const char *path)
     const ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
     return length > 0 && strlen(path) == (size_t)length && !memcmp(path, exe, (size_t)length);
-}
-
-/* With the lock held. */
-static void read_maps(void)
-{
-    owner_maps_read();
-    atomic_fetch_add(&reads, 1);
 }
 
 /* Returns the owner for a file, with the lock held. */
@@ -205,6 +198,30 @@ static void remember(uint64_t address, unsigned value)
     while (way < WAYS && atomic_load_explicit(place(address, way), memory_order_relaxed))
         way++;
     atomic_store_explicit(place(address, way < WAYS ? way : turn++ % WAYS), word, memory_order_release);
+}
+
+/* Reads the mappings, with the lock held, and forgets addresses at which another library lies now. */
+static void read_maps(void)
+{
+    owner_maps_read();
+    atomic_fetch_add(&owner_reads, 1);
+    for (size_t i = 0; i < PLACES; i++) {
+        const uint64_t word = atomic_load_explicit(&table[i], memory_order_relaxed);
+
+        if (word && owner_maps_changed(word >> VALUE_BITS))
+            atomic_store_explicit(&table[i], 0, memory_order_relaxed);
+    }
+}
+
+void owner_forget_unloaded(unsigned long long unloaded)
+{
+    static atomic_ullong seen;
+
+    if (atomic_exchange(&seen, unloaded) == unloaded)
+        return;
+    lock_mutex_take(&lock);
+    read_maps();
+    lock_mutex_release(&lock);
 }
 
 /* ---- the stack ---- */
@@ -393,7 +410,7 @@ bool owner_module(size_t index, struct owner_map *module)
 
 unsigned owner_modules_read(void)
 {
-    return atomic_load(&reads);
+    return atomic_load(&owner_reads);
 }
 
 void owner_after_fork(void)

@@ -29,6 +29,10 @@ void owner_enter(void *return_address);
 extern _Thread_local uint16_t owner_current;
 extern _Thread_local uint32_t owner_stack;
 
+/* Call before a library is loaded, with the number of libraries that were ever unloaded: it may get the
+ * addresses of one of them. */
+void owner_forget_unloaded(unsigned long long unloaded);
+
 /* Return name and file of an owner; "" if there is none. They live as long as the process. */
 const char *owner_name(uint16_t owner);
 const char *owner_path(uint16_t owner);
@@ -51,6 +55,7 @@ bool owner_is_return(uint64_t address);
 bool owner_module(size_t index, struct owner_map *module);
 /* Returns a number that changes when there may be new ones. */
 unsigned owner_modules_read(void);
+extern atomic_uint owner_reads; /* that number; 0: no recording has looked for an owner */
 
 /* In the child of a fork. */
 void owner_after_fork(void);

@@ -10,10 +10,11 @@
 #define TEXT_MAX  (UINT32_C(8) << 20) /* bytes of /proc/self/maps */
 #define PATHS_MAX (UINT32_C(4) << 20) /* bytes of all paths */
 
-static struct owner_map *maps, *spare; /* MAPS_MAX each: the last read, and room for the next */
-static size_t map_count;
-static char *text;  /* TEXT_MAX */
-static char *paths; /* PATHS_MAX: names one after the other, each with its zero */
+static struct owner_map *maps,
+    *spare; /* MAPS_MAX each: the last read; the one before, and room for the next */
+static size_t map_count, spare_count; /* the spare ones are those of the read before */
+static char *text;                    /* TEXT_MAX */
+static char *paths;                   /* PATHS_MAX: names one after the other, each with its zero */
 static size_t path_bytes;
 
 static bool have_memory(void)
@@ -76,25 +77,39 @@ bool owner_maps_read(void)
     struct owner_map *read_now = spare;
     spare = maps;
     maps = read_now;
+    spare_count = map_count;
     map_count = count;
     return true;
 }
 
-const struct owner_map *owner_maps_find(uint64_t address)
+static const struct owner_map *find(const struct owner_map *list, size_t count, uint64_t address)
 {
-    size_t low = 0, high = map_count;
+    size_t low = 0, high = count;
 
     while (low < high) {
         const size_t middle = (low + high) / 2;
 
-        if (address >= maps[middle].end)
+        if (address >= list[middle].end)
             low = middle + 1;
-        else if (address < maps[middle].start)
+        else if (address < list[middle].start)
             high = middle;
         else
-            return &maps[middle];
+            return &list[middle];
     }
     return NULL;
+}
+
+const struct owner_map *owner_maps_find(uint64_t address)
+{
+    return find(maps, map_count, address);
+}
+
+bool owner_maps_changed(uint64_t address)
+{
+    const struct owner_map *now = find(maps, map_count, address);
+    const struct owner_map *before = find(spare, spare_count, address);
+
+    return (now ? now->path : NULL) != (before ? before->path : NULL);
 }
 
 const struct owner_map *owner_maps_all(size_t *count)
@@ -215,5 +230,5 @@ enum owner_call owner_maps_call_before(uint64_t address, uint64_t *target)
 
 void owner_maps_after_fork(void)
 {
-    map_count = path_bytes = 0; /* another thread may have been reading */
+    map_count = spare_count = path_bytes = 0; /* another thread may have been reading */
 }

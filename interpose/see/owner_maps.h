@@ -22,6 +22,8 @@ struct owner_map {
 bool owner_maps_read(void);
 /* Returns the mapping of an address as of the last read, or NULL. */
 const struct owner_map *owner_maps_find(uint64_t address);
+/* Returns true if the last read found another file at the address than the one before, or none. */
+bool owner_maps_changed(uint64_t address);
 /* Return the mappings of the last read, in order of address. */
 const struct owner_map *owner_maps_all(size_t *count);
 

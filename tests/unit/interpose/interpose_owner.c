@@ -275,6 +275,33 @@ static void test_libraries_with_names_alike_are_apart(void)
     TEST_ASSERT_EQUAL_STRING(OWNER_SAMURAI, owner_path(owner_current));
 }
 
+/* As a program that replaces a plug-in by another one. */
+static void test_a_library_has_its_own_name_where_another_was_unloaded(void)
+{
+    static const char *const libraries[][2] = {{OWNER_SAMURAI, "libsamurai.so"},
+                                               {OWNER_MORE, "interpose_owner_more"}};
+    int (*const own)(void) = hook;
+    void *before = NULL;
+
+    for (unsigned i = 0; i < 2; i++) {
+        int (*last)(void *) = NULL;
+        void *library = dlopen(libraries[i][0], RTLD_NOW | RTLD_LOCAL);
+
+        TEST_ASSERT_NOT_NULL_MESSAGE(library, dlerror());
+        *(void **)&last = dlsym(library, "owner_passes_last");
+        const bool moved = before && before != *(void **)&last;
+        before = *(void **)&last;
+        for (int k = 0; k < 2 && !moved; k++) {
+            TEST_ASSERT_GREATER_THAN_INT(1, last(*(void *const *)&own));
+            TEST_ASSERT_EQUAL_STRING(libraries[i][1], owner_name(owner_current));
+        }
+        TEST_ASSERT_EQUAL_INT(0, dlclose(library));
+        if (moved)
+            TEST_IGNORE_MESSAGE("the second library has other addresses");
+        owner_forget_unloaded(i + 1);
+    }
+}
+
 #ifndef __SANITIZE_THREAD__ /* which knows nothing of such stacks */
 static ucontext_t back, own_stack;
 static int (*call_hook)(void *);
@@ -330,6 +357,7 @@ int main(void)
 #ifndef __SANITIZE_THREAD__
     RUN_TEST(test_nothing_is_read_behind_a_stack_of_the_programs_own);
 #endif
+    RUN_TEST(test_a_library_has_its_own_name_where_another_was_unloaded);
     RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
     RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);
     RUN_TEST(test_a_call_that_is_passed_on_is_its_callers);

@@ -16,6 +16,7 @@
 #include "interpose/hook/hooks.h"
 #include "interpose/library.h"
 #include "interpose/pool/streams.h"
+#include "interpose/see/owner.h"
 #include "log_fake.h"
 
 #define DEEP    (RTLD_NOW | RTLD_DEEPBIND)
@@ -44,7 +45,8 @@ static struct fake {
     bool driver_loaded, nvml_loaded;
     struct link_map *maps;
     char past[64];
-    int expected_unseen, touched, errors_cleared, written, opened_apart;
+    int expected_unseen, touched, errors_cleared, written, opened_apart, forgotten;
+    unsigned long long unloaded;
 } fake;
 
 /* ---- the test's own dynamic loader ---- */
@@ -217,6 +219,14 @@ void device_each(void (*visit)(struct device *device))
     static struct device device;
 
     visit(&device);
+}
+
+atomic_uint owner_reads;
+
+void owner_forget_unloaded(unsigned long long unloaded)
+{
+    fake.forgotten++;
+    fake.unloaded = unloaded;
 }
 
 /* ---- helpers ---- */
@@ -441,6 +451,22 @@ static void test_other_calls_of_dlopen_go_to_the_real_one(void)
     TEST_ASSERT_FALSE(atomic_load(&rebind_pending));
 }
 
+/* While or after a recording: the new one may get the addresses of an unloaded one. */
+static void test_owners_are_told_of_unloaded_libraries_before_each_load(void)
+{
+    fake.removed = 3;
+    rebind_dlopen("/lib/x.so", RTLD_NOW, NULL, NULL);
+    TEST_ASSERT_EQUAL_INT(0, fake.forgotten); /* nothing has been recorded */
+    atomic_store(&owner_reads, 1);
+    rebind_dlopen("/lib/x.so", RTLD_NOW, NULL, NULL);
+    TEST_ASSERT_EQUAL_INT(1, fake.forgotten);
+    TEST_ASSERT_EQUAL_UINT64(3, fake.unloaded);
+    rebind_dlmopen(LM_ID_BASE, "/lib/x.so", RTLD_NOW, NULL);
+    rebind_dlmopen(LM_ID_NEWLM, NULL, RTLD_NOW, NULL);
+    TEST_ASSERT_EQUAL_INT(3, fake.forgotten);
+    atomic_store(&owner_reads, 0);
+}
+
 static void test_a_namespace_of_its_own_cannot_be_bound(void)
 {
     static char other[] = "/lib/libother.so", cuda[] = "/lib/libcuda.so.1", folder[] = "/libcuda.so.d/x.so";
@@ -507,6 +533,7 @@ int main(void)
     RUN_TEST(test_an_object_that_cannot_be_bound_is_said_and_counted);
     RUN_TEST(test_a_failed_dlopen_is_the_programs);
     RUN_TEST(test_other_calls_of_dlopen_go_to_the_real_one);
+    RUN_TEST(test_owners_are_told_of_unloaded_libraries_before_each_load);
     RUN_TEST(test_a_namespace_of_its_own_cannot_be_bound);
     RUN_TEST(test_an_object_that_is_searched_for_is_bound_at_the_next_call);
     return UNITY_END();
