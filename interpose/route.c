@@ -155,14 +155,14 @@ void route_await_stream(CUstream stream)
 
 /* ---- requests ---- */
 
-static bool grant(struct route_ticket *ticket, struct device *device, enum blocks_kind kind, uint64_t bytes)
+/* Grants a ticket that has all but its card. `asked`: see grant_async_at_limit. */
+static bool grant(struct route_ticket *ticket, struct device *device, uint64_t asked)
 {
-    const uint64_t need = limit_round(bytes);
-
+    (void)asked;
     if (blocks_reserve())
         return false;
-    if (account_take(&device->account, need)) {
-        *ticket = (struct route_ticket){.device = device, .bytes = need, .kind = kind};
+    if (account_take(&device->account, ticket->bytes)) {
+        ticket->device = device;
         lock_disable_cancel(); /* until route_leave: the bytes would stay in flight for ever */
         return true;
     }
@@ -176,19 +176,20 @@ static CUresult first_word(struct route_ticket *ticket)
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
-/* Grants with memory borrowed from the job, as long as others give some: with it our own may be enough. */
-static bool grant_borrowed(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
-                           uint64_t bytes)
+/* Grants with memory borrowed from the job, as long as others give some: with it our own may be enough. Else
+ * refuses. */
+static CUresult borrow(struct route_ticket *ticket, struct device *device, uint64_t asked,
+                       bool (*grant_now)(struct route_ticket *, struct device *, uint64_t asked))
 {
-    struct loan loan = {.device = device, .need = limit_round(bytes), .missing = account_short_to_take};
+    struct loan loan = {.device = device, .need = ticket->bytes, .missing = account_short_to_take};
     bool granted = false;
 
     while (!granted && lend_more(&loan))
-        granted = grant(ticket, device, kind, bytes) ||
-                  (route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
-                   grant(ticket, device, kind, bytes));
+        granted = grant_now(ticket, device, asked) ||
+                  (route_make_room_for(device->ordinal, loan.need, loan.missing) &&
+                   grant_now(ticket, device, asked));
     lend_end(&loan);
-    return granted;
+    return granted ? CUDA_SUCCESS : refuse(device, ticket->kind, asked);
 }
 
 /* Admits a request without a limit beside what is kept for other jobs; all idle memory goes back first. */
@@ -216,17 +217,18 @@ static CUresult enter_beside(struct route_ticket *ticket, struct device *device,
 static CUresult enter_limited(struct route_ticket *ticket, struct device *device, enum blocks_kind kind,
                               uint64_t bytes)
 {
+    *ticket = (struct route_ticket){.bytes = limit_round(bytes), .kind = kind};
     for (int i = 0; i < ROUTE_TRIES; i++) {
         const uint64_t before = route_given_back();
 
-        if (grant(ticket, device, kind, bytes))
+        if (grant(ticket, device, bytes))
             return CUDA_SUCCESS;
         /* Another thread may just have given back what was missing. */
         if (!route_make_room_for(device->ordinal, bytes, account_short_to_take) &&
             route_given_back() == before)
             break;
     }
-    return grant_borrowed(ticket, device, kind, bytes) ? CUDA_SUCCESS : refuse(device, kind, bytes);
+    return borrow(ticket, device, bytes, grant);
 }
 
 /* Counts a request for a card (NULL: the current context's), if the driver could grant it. */
@@ -393,57 +395,45 @@ static int find_source(CUmemoryPool pool, CUstream stream, struct source *source
     return source->pool ? 0 : -ENODEV;
 }
 
-static bool grant_async(struct route_ticket *ticket, const struct source *source, uint64_t step,
+static bool grant_async(struct route_ticket *ticket, struct device *device,
                         bool (*take)(struct account *account, uint64_t bytes))
 {
-    if (!take(&source->device->account, step))
+    if (!take(&device->account, ticket->bytes))
         return false;
-    *ticket = (struct route_ticket){
-        .device = source->device, .bytes = step, .kind = BLOCKS_ASYNC, .pool = source->pool};
+    ticket->device = device;
     lock_disable_cancel(); /* until route_leave */
-    ticket->reserved = drivers_pools_reserved(source->pool);
+    ticket->reserved = drivers_pools_reserved(ticket->pool);
     return true;
 }
 
 /* Grants at the limit. A pool that holds enough idle bytes may serve the request without growing; if it must
  * grow, the reserve has room for that. It is trusted no further: holding bytes does not mean that it can use
  * them, and the driver makes one block of idle pieces only on a full card. */
-static bool grant_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes)
+static bool grant_async_at_limit(struct route_ticket *ticket, struct device *device, uint64_t asked)
 {
-    const uint64_t step = limit_round_step(bytes);
-
-    return (drivers_pools_idle(source->pool) >= bytes &&
-            grant_async(ticket, source, step, account_grow_begin)) ||
-           grant_async(ticket, source, step, account_take);
+    return (drivers_pools_idle(ticket->pool) >= asked && grant_async(ticket, device, account_grow_begin)) ||
+           grant_async(ticket, device, account_take);
 }
 
 /* Makes room at the limit: gives back our idle memory, trims the driver's pools, asks others of the job. */
-static CUresult enter_async_at_limit(struct route_ticket *ticket, const struct source *source, uint64_t bytes,
+static CUresult enter_async_at_limit(struct route_ticket *ticket, struct device *device, uint64_t bytes,
                                      CUstream stream)
 {
-    const uint64_t step = limit_round_step(bytes);
-    const CUdevice ordinal = source->device->ordinal;
     const uint64_t before = route_given_back();
 
-    if (grant_async_at_limit(ticket, source, bytes))
+    if (grant_async_at_limit(ticket, device, bytes))
         return CUDA_SUCCESS;
-    if (route_make_room_for(ordinal, step, account_short_to_take) || route_given_back() != before) {
-        if (grant_async_at_limit(ticket, source, bytes))
+    if (route_make_room_for(device->ordinal, ticket->bytes, account_short_to_take) ||
+        route_given_back() != before) {
+        if (grant_async_at_limit(ticket, device, bytes))
             return CUDA_SUCCESS;
         /* What this stream has freed can be given back once its work is done. */
         route_await_stream(stream);
-        drivers_pools_trim(ordinal);
-        if (grant_async_at_limit(ticket, source, bytes))
+        drivers_pools_trim(device->ordinal);
+        if (grant_async_at_limit(ticket, device, bytes))
             return CUDA_SUCCESS;
     }
-    struct loan loan = {.device = source->device, .need = step, .missing = account_short_to_take};
-    bool granted = false;
-    while (!granted && lend_more(&loan))
-        granted = grant_async_at_limit(ticket, source, bytes) ||
-                  (route_make_room_for(ordinal, step, account_short_to_take) &&
-                   grant_async_at_limit(ticket, source, bytes));
-    lend_end(&loan);
-    return granted ? CUDA_SUCCESS : refuse(source->device, BLOCKS_ASYNC, bytes);
+    return borrow(ticket, device, bytes, grant_async_at_limit);
 }
 
 /* The same for a process without a limit on the card of `pool` or `stream`. A pool that holds enough idle
@@ -494,9 +484,10 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
                                         .promised = true};
         return CUDA_SUCCESS;
     }
-    if (grant_async(ticket, &source, step, account_take))
+    *ticket = (struct route_ticket){.bytes = step, .kind = BLOCKS_ASYNC, .pool = source.pool};
+    if (grant_async(ticket, source.device, account_take))
         return CUDA_SUCCESS;
-    return enter_async_at_limit(ticket, &source, bytes, stream);
+    return enter_async_at_limit(ticket, source.device, bytes, stream);
 }
 
 /* ---- frees ---- */
