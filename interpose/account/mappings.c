@@ -64,12 +64,9 @@ static bool prepare(void)
 {
     if (table_prepare(&handles, &of_handles, 1))
         return false;
-    if (count == capacity) {
-        void *bigger = pages_grow(all, &capacity, count, count + 1, sizeof(*all), FIRST_CAPACITY);
-
-        all = bigger ? bigger : all;
-    }
-    return count < capacity;
+    struct mapping *grown = pages_grow(all, &capacity, count, count + 1, sizeof(*all), FIRST_CAPACITY);
+    all = grown ? grown : all;
+    return grown;
 }
 
 void mappings_add(uint64_t address, uint64_t handle)

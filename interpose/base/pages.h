@@ -24,14 +24,16 @@ static inline void *pages_map_sparse(uint64_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Grows an array of *capacity elements of `size` bytes to hold `need`, which is more than *capacity. The
- * array was returned by this function or is NULL. Keeps its first `used` elements. The capacity doubles,
- * beginning with `first`. Returns the new array, or NULL without memory: then the old one stays. */
+/* Grows an array of *capacity elements of `size` bytes if it cannot hold `need`. The array was returned by
+ * this function or is NULL. Keeps its first `used` elements. The capacity doubles, beginning with `first`.
+ * Returns the array to use from now on, or NULL without memory: then the old one stays. */
 static inline void *pages_grow(void *array, uint64_t *capacity, uint64_t used, uint64_t need, uint64_t size,
                                uint64_t first)
 {
     uint64_t wanted = *capacity ? *capacity : first;
 
+    if (array && need <= *capacity)
+        return array;
     while (wanted < need)
         wanted *= 2;
     void *bigger = pages_map(wanted * size);

@@ -123,10 +123,9 @@ int pool_give_back(struct pool *pool, uint64_t start)
 
 struct vmm_chunk *pool_scratch(struct pool *pool, uint64_t count)
 {
-    if (count <= pool->chunk_capacity)
-        return pool->chunks;
     struct vmm_chunk *chunks =
         pages_grow(pool->chunks, &pool->chunk_capacity, 0, count, sizeof(*chunks), FIRST_SCRATCH);
+
     if (chunks)
         pool->chunks = chunks;
     return chunks;

@@ -13,12 +13,9 @@
 
 int pool_dead_prepare(struct pool *pool, uint64_t count)
 {
-    const uint64_t need = pool->dead_count + count;
+    struct pool_dead *dead = pages_grow(pool->dead, &pool->dead_capacity, pool->dead_count,
+                                        pool->dead_count + count, sizeof(*dead), FIRST_CAPACITY);
 
-    if (need <= pool->dead_capacity)
-        return 0;
-    struct pool_dead *dead =
-        pages_grow(pool->dead, &pool->dead_capacity, pool->dead_count, need, sizeof(*dead), FIRST_CAPACITY);
     if (!dead)
         return -ENOMEM;
     pool->dead = dead;

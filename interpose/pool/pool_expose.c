@@ -12,12 +12,9 @@
 /* Makes room for `count` more. Returns 0 or -ENOMEM. */
 static int prepare(struct pool *pool, uint64_t count)
 {
-    const uint64_t need = pool->exposed_count + count;
+    struct pool_exposed *list = pages_grow(pool->exposed, &pool->exposed_capacity, pool->exposed_count,
+                                           pool->exposed_count + count, sizeof(*list), FIRST_CAPACITY);
 
-    if (need <= pool->exposed_capacity)
-        return 0;
-    struct pool_exposed *list = pages_grow(pool->exposed, &pool->exposed_capacity, pool->exposed_count, need,
-                                           sizeof(*list), FIRST_CAPACITY);
     if (!list)
         return -ENOMEM;
     pool->exposed = list;
