@@ -234,13 +234,10 @@ int vmm_map(struct vmm *vmm, uint64_t start, const struct vmm_chunk *chunks, uin
 
 int vmm_unmap(struct vmm *vmm, uint64_t start, struct vmm_chunk *chunk)
 {
-    struct vmm_slot *slot = slot_of(vmm, start);
-    const uint32_t pages = slot->pages;
-
-    *chunk = (struct vmm_chunk){.handle = slot->handle, .bytes = pages * VMM_PAGE};
+    *chunk = vmm_chunk_from(vmm, start);
     if (driver.cuMemUnmap(start, chunk->bytes) != CUDA_SUCCESS)
         return -EIO;
-    memset(slot, 0, pages * sizeof(*slot));
+    vmm_leave(vmm, start);
     vmm->calls++;
     return 0;
 }
