@@ -183,15 +183,12 @@ static int export_block(struct pool *pool, uint64_t address, CUipcMemHandle *han
     return rc;
 }
 
-/* Returns true if this process made the handle. */
-static bool is_own(const CUipcMemHandle *handle)
+/* Returns true if this process made the ticket. */
+static bool is_own(const struct ipc_ticket *ticket)
 {
-    struct ipc_ticket ticket;
-
-    memcpy(&ticket, handle, sizeof(ticket));
     lock_take(&ipc_export_lock);
     const unsigned char *key = ipc_broker_key();
-    const bool own = key && memcmp(ticket.key, key, IPC_KEY) == 0;
+    const bool own = key && memcmp(ticket->key, key, IPC_KEY) == 0;
     lock_release(&ipc_export_lock);
     return own;
 }
@@ -242,7 +239,7 @@ int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *addre
 
     memcpy(&ticket, handle, sizeof(ticket));
     if (ticket.version == IPC_TICKET_VERSION) {
-        if (is_own(handle))
+        if (is_own(&ticket))
             return -EXDEV;
         if (!ticket.bytes || ticket.zero)
             return -EINVAL;

@@ -246,7 +246,7 @@ void ipc_imports_after_fork(bool in_child)
     lock_release(&import_lock);
 }
 
-/* Take the lock and disable cancellation: a cancelled thread would leave the lock taken or a block open. */
+/* Take the lock, and keep cancellation disabled also while it is dropped: or a block would stay open. */
 static void enter(void)
 {
     lock_disable_cancel();
@@ -391,10 +391,10 @@ static bool unmap(struct import *import)
  * the calling thread does next. */
 static void unmap_closed(CUcontext context)
 {
-    struct import *import = first_in(context, is_closed);
+    struct import *import;
 
-    while (import && unmap(import))
-        import = first_in(context, is_closed);
+    while ((import = first_in(context, is_closed)) && unmap(import))
+        ;
 }
 
 int ipc_close(CUdeviceptr address)
