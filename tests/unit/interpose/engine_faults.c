@@ -197,6 +197,18 @@ static void test_pieces_of_a_chunk_that_get_stuck_go_back_later(void)
     model_free(&model, 0, true);
     pool_trim(&model.pool, UINT64_MAX);
     CHECK(fake_physical() == 0 && model.held == 0);
+    /* The next sweep is enough for them. */
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_ACCESS | 1U << FAKE_UNMAP, 2, 2);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    fake_fail(0, 0, 0);
+    CHECK(model.pool.stuck_bytes > 0);
+    pool_sweep(&model.pool);
+    CHECK(model.pool.stuck_bytes == 0);
+    model_check(&model);
+    model_free(&model, 0, true);
+    pool_trim(&model.pool, UINT64_MAX);
     /* One that the block covers is not split. */
     CHECK(model_alloc(&model, GIB) == 0);
     model_free(&model, 0, true);

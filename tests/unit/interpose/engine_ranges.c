@@ -359,6 +359,9 @@ static void test_the_longest_free_range_stays_the_oldest_when_part_of_it_is_take
     TEST_ASSERT_EQUAL_UINT64(start + RANGES_PAGE, ranges.oldest->start);
     ranges_unmap(&ranges, start + 2 * RANGES_PAGE, RANGES_PAGE);
     TEST_ASSERT_TRUE(ranges.oldest->start < start + 4 * RANGES_PAGE);
+    ranges_unmap(&ranges, start + 7 * RANGES_PAGE, RANGES_PAGE); /* both parts stay younger */
+    TEST_ASSERT_TRUE(ranges.oldest->newer->start < start + 4 * RANGES_PAGE);
+    TEST_ASSERT_TRUE(ranges.oldest->start < start + 4 * RANGES_PAGE);
     TEST_ASSERT_NULL(ranges_check(&ranges));
 }
 

@@ -26,6 +26,24 @@ static _Atomic uint64_t hidden_truth; /* part of truth that the fake does not sh
 static atomic_bool overshot;
 static atomic_int blind_every; /* n: every n-th question is answered with an error; 0: none */
 static atomic_uint questions;
+static atomic_bool not_woken;
+
+/* A thread that waits for others is woken when they settle: it need not count on looking again after a while.
+ * (The end of a promise may be missed, as it takes no lock: no test here makes a thread wait for one.) */
+int __real_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *changed, pthread_mutex_t *lock,
+                                  const struct timespec *until)
+{
+    const struct timespec late = {until->tv_sec + 100, until->tv_nsec};
+    const int rc = __real_pthread_cond_timedwait(changed, lock, &late);
+
+    if (rc)
+        atomic_store(&not_woken, true);
+    return rc;
+}
 
 static void pause_a_little(unsigned *seed)
 {
@@ -68,6 +86,7 @@ void tearDown(void)
 {
     pthread_mutex_destroy(&account.lock);
     pthread_cond_destroy(&account.settled);
+    TEST_ASSERT_FALSE(atomic_load(&not_woken));
 }
 
 /* Grant, driver call, settle; true if the block is there. */
@@ -302,6 +321,21 @@ static void test_a_request_waits_for_others_in_flight_and_gets_what_they_did_not
 static void test_a_request_waits_for_others_in_flight_and_is_refused_after_they_took_it(void)
 {
     wait_behind_one(true);
+}
+
+static void test_a_request_waits_for_growth_in_flight_and_gets_what_it_left(void)
+{
+    const uint64_t half = ((LIMIT - RESERVE - CONTEXT) / 2 + PAGE) / PAGE * PAGE;
+    struct asker asker = {.bytes = half};
+    pthread_t thread;
+
+    TEST_ASSERT_TRUE(account_grow_begin(&account, half + RESERVE));
+    const unsigned before = atomic_load(&questions);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&thread, NULL, ask_and_settle, &asker));
+    let_it_wait(before);
+    account_grow_end(&account, half + RESERVE, false);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_TRUE(asker.granted);
 }
 
 static void test_who_holds_a_lock_is_told_of_others_in_flight_and_does_not_wait(void)
@@ -697,6 +731,7 @@ int main(void)
     RUN_TEST(test_far_from_the_limit_the_driver_is_hardly_asked);
     RUN_TEST(test_a_request_waits_for_others_in_flight_and_gets_what_they_did_not);
     RUN_TEST(test_a_request_waits_for_others_in_flight_and_is_refused_after_they_took_it);
+    RUN_TEST(test_a_request_waits_for_growth_in_flight_and_gets_what_it_left);
     RUN_TEST(test_who_holds_a_lock_is_told_of_others_in_flight_and_does_not_wait);
     RUN_TEST(test_a_thread_cancelled_while_it_waits_leaves_no_lock_behind);
     RUN_TEST(test_a_hopeless_request_is_refused_though_others_never_rest);

@@ -1,14 +1,18 @@
 /* base: threads of our own, locks in exit handlers, and how a copy of the process is told from it. */
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <unity.h>
 
+#include "interpose/base/clock.h"
+#include "interpose/base/files.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
+#include "interpose/base/quote.h"
 #include "interpose/base/thread.h"
 
 static struct fake {
@@ -172,6 +176,54 @@ static void test_a_copy_of_the_process_knows_that_it_is_one(void)
     TEST_ASSERT_TRUE(process_is_copy());
 }
 
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void test_a_deadline_lies_as_far_ahead_as_asked(void)
+{
+    static const uint64_t ahead[] = {0, 1, 999999999, 1000000000, 61000000001};
+
+    for (size_t i = 0; i < sizeof(ahead) / sizeof(*ahead); i++) {
+        struct timespec before, after;
+
+        clock_gettime(CLOCK_REALTIME, &before);
+        const struct timespec until = clock_after(ahead[i]);
+        clock_gettime(CLOCK_REALTIME, &after);
+        TEST_ASSERT_GREATER_OR_EQUAL_INT64(nanoseconds(before) + (int64_t)ahead[i], nanoseconds(until));
+        TEST_ASSERT_LESS_OR_EQUAL_INT64(nanoseconds(after) + (int64_t)ahead[i], nanoseconds(until));
+        TEST_ASSERT_LESS_THAN_INT64(1000000000, until.tv_nsec);
+    }
+}
+
+/* Without a writer its opening would wait. */
+static void test_a_pipe_is_not_read_as_a_file(void)
+{
+    char path[] = "/tmp/gpucap-base-XXXXXX", text[8];
+
+    TEST_ASSERT_GREATER_OR_EQUAL_INT(0, close(mkstemp(path)));
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(0, mkfifo(path, 0600));
+    const ssize_t got = files_read(path, text, sizeof(text));
+    unlink(path);
+    TEST_ASSERT_EQUAL_INT(-EINVAL, got);
+}
+
+/* A word must come out of a shell as it went in. */
+static void test_words_are_quoted_where_a_shell_would_change_them(void)
+{
+    static const char *const words[][2] = {{"plain/Az09_.%+=:,@-", "plain/Az09_.%+=:,@-"},
+                                           {"\xc3\xa4", "\xc3\xa4"},
+                                           {"", "''"},
+                                           {"a b", "'a b'"},
+                                           {"it's", "'it'\\''s'"}};
+    char text[64];
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        TEST_ASSERT_EQUAL_STRING(words[i][1], quote_word(words[i][0], text, sizeof(text)));
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -179,5 +231,8 @@ int main(void)
     RUN_TEST(test_a_thread_that_cannot_be_started_is_told);
     RUN_TEST(test_at_exit_a_lock_that_stays_held_is_not_taken);
     RUN_TEST(test_a_copy_of_the_process_knows_that_it_is_one);
+    RUN_TEST(test_a_deadline_lies_as_far_ahead_as_asked);
+    RUN_TEST(test_a_pipe_is_not_read_as_a_file);
+    RUN_TEST(test_words_are_quoted_where_a_shell_would_change_them);
     return UNITY_END();
 }

@@ -3,8 +3,10 @@
 #include "interpose/account/blocks.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unity.h>
 
 #include "interpose/account/mappings.h"
@@ -20,6 +22,41 @@ struct model {
 };
 static struct model model[KEYS];
 static uint64_t live;
+
+static _Thread_local int locks; /* that this thread holds */
+static _Atomic int64_t mapped;  /* bytes */
+
+int __real_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
+{
+    locks++;
+    return __real_pthread_mutex_lock(lock);
+}
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *lock)
+{
+    locks--;
+    return __real_pthread_mutex_unlock(lock);
+}
+
+void *__real_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    atomic_fetch_add(&mapped, (int64_t)length);
+    return __real_mmap(address, length, protection, flags, fd, offset);
+}
+
+int __real_munmap(void *address, size_t length);
+int __wrap_munmap(void *address, size_t length);
+int __wrap_munmap(void *address, size_t length)
+{
+    atomic_fetch_sub(&mapped, (int64_t)length);
+    return __real_munmap(address, length);
+}
 
 void setUp(void)
 {
@@ -197,6 +234,12 @@ static void test_memory_without_a_context_outlives_every_context(void)
     take(2, false);
 }
 
+static void add_unique(unsigned i)
+{
+    TEST_ASSERT_EQUAL_INT(0, blocks_reserve());
+    blocks_add(&(struct block){.key = key_of(4 * i), .kind = BLOCKS_LINEAR, .bytes = 1});
+}
+
 static void test_what_is_reserved_has_room_however_late_it_comes(void)
 {
     for (unsigned i = 0; i < 5000; i++)
@@ -206,6 +249,35 @@ static void test_what_is_reserved_has_room_however_late_it_comes(void)
         blocks_add(&(struct block){.key = key_of(4 * i), .kind = BLOCKS_LINEAR, .bytes = i});
     TEST_ASSERT_NULL(blocks_check());
     TEST_ASSERT_EQUAL_UINT64(5000, blocks_count());
+}
+
+static void test_a_table_that_grows_leaves_no_memory_behind(void)
+{
+    blocks_clear();
+    const int64_t before = atomic_load(&mapped);
+    for (unsigned i = 0; i < 5000; i++)
+        add_unique(i);
+    TEST_ASSERT_GREATER_THAN_INT64(before, atomic_load(&mapped));
+    blocks_clear();
+    TEST_ASSERT_EQUAL_INT64(before, atomic_load(&mapped));
+}
+
+static void look(const struct block *block, void *seen)
+{
+    TEST_ASSERT_EQUAL_UINT64(1, block->bytes);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(1, locks, "another thread could change the table");
+    ++*(unsigned *)seen;
+}
+
+static void test_blocks_are_listed_under_the_lock(void)
+{
+    unsigned seen = 0;
+
+    for (unsigned i = 0; i < 5; i++)
+        add_unique(i);
+    blocks_each(look, &seen);
+    TEST_ASSERT_EQUAL_UINT(5, seen);
+    TEST_ASSERT_EQUAL_INT(0, locks);
 }
 
 static void test_an_empty_table_knows_nothing(void)
@@ -378,6 +450,8 @@ int main(void)
     RUN_TEST(test_any_free_finds_any_address);
     RUN_TEST(test_memory_without_a_context_outlives_every_context);
     RUN_TEST(test_what_is_reserved_has_room_however_late_it_comes);
+    RUN_TEST(test_a_table_that_grows_leaves_no_memory_behind);
+    RUN_TEST(test_blocks_are_listed_under_the_lock);
     RUN_TEST(test_an_empty_table_knows_nothing);
     RUN_TEST(test_the_end_of_a_context_with_many_blocks_is_quick);
     RUN_TEST(test_threads_find_their_own_blocks_and_no_others);

@@ -398,6 +398,22 @@ static void test_one_that_is_first_and_does_not_take_what_fits_is_passed_over(vo
     TEST_ASSERT_EQUAL_INT(0, second.rc);
 }
 
+static void test_a_recount_finds_all_that_wait_for_the_card(void)
+{
+    struct ledger *one = join("one", with_min(0), 0), *two = join("two", with_min(0), 0);
+
+    atomic_store(&one->file->slots[one->slot].card_ticket, 1);
+    two->dirty = true;
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(two));
+    ledger_unlock(two);
+    TEST_ASSERT_TRUE(ledger_is_card_waited_for(two));
+    atomic_store(&one->file->slots[one->slot].card_ticket, 0);
+    two->dirty = true;
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(two));
+    ledger_unlock(two);
+    TEST_ASSERT_FALSE(ledger_is_card_waited_for(two));
+}
+
 static void test_people_see_who_waits_for_the_card(void)
 {
     struct ledger_entry entry;
@@ -421,7 +437,8 @@ static void test_people_see_who_waits_for_the_card(void)
 /* A second passes at each look at the clock, and every two seconds another process tries to make a context;
  * the last one succeeds. */
 static struct {
-    struct ledger *tries[2]; /* NULL: the clock is the real one */
+    bool on; /* or the clock is the real one */
+    struct ledger *tries[2];
     unsigned looks;
 } hurry;
 
@@ -429,9 +446,11 @@ int __real_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
-    if (!hurry.tries[0])
+    if (!hurry.on)
         return __real_clock_gettime(clock, now);
     *now = (struct timespec){.tv_sec = ++hurry.looks};
+    if (!hurry.tries[0])
+        return 0;
     if (hurry.looks == LOOKS)
         ledger_set_context_bytes(hurry.tries[0], SIZE);
     else if (hurry.looks < LOOKS && hurry.looks % 2 == 0)
@@ -446,15 +465,34 @@ static void test_each_process_that_tries_to_make_a_context_is_waited_for(void)
     TEST_ASSERT_EQUAL_UINT64(0, ledger_context_bytes(other));
     hurry.tries[1] = other;
     hurry.tries[0] = test_join(JOB, 1000);
+    hurry.on = true;
     const uint64_t bytes = ledger_context_bytes(waiting);
-    hurry.tries[0] = NULL;
+    hurry.on = false;
     TEST_ASSERT_EQUAL_UINT64(SIZE, bytes);
+}
+
+/* While the same process keeps the lock, the wait is not prolonged at each look. */
+static void test_the_owner_of_the_lock_is_waited_for_no_longer_than_its_time(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *owner = test_join(JOB, 1000);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(owner));
+    ledger->patience_ms = 5000;
+    hurry.tries[0] = NULL;
+    hurry.looks = 0;
+    hurry.on = true;
+    const int rc = ledger_lock(ledger);
+    hurry.on = false;
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, rc);
+    TEST_ASSERT_LESS_OR_EQUAL_UINT(8, hurry.looks);
+    ledger_unlock(owner);
 }
 
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_each_process_that_tries_to_make_a_context_is_waited_for);
+    RUN_TEST(test_the_owner_of_the_lock_is_waited_for_no_longer_than_its_time);
     RUN_TEST(test_without_a_min_nothing_is_kept);
     RUN_TEST(test_the_unused_part_of_a_min_is_kept_from_others_and_not_from_its_owner);
     RUN_TEST(test_of_two_owners_each_keeps_what_the_other_has_not_used);
@@ -479,6 +517,7 @@ int main(void)
     RUN_TEST(test_programs_outside_are_waited_for);
     RUN_TEST(test_first_come_first_served_on_the_card);
     RUN_TEST(test_one_that_is_first_and_does_not_take_what_fits_is_passed_over);
+    RUN_TEST(test_a_recount_finds_all_that_wait_for_the_card);
     RUN_TEST(test_people_see_who_waits_for_the_card);
     return UNITY_END();
 }

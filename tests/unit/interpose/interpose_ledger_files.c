@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #define ONE_USER     1234 /* users and a group that need not exist */
 #define ANOTHER_USER 4321
 #define GROUP        5555
+#define LEDGER_FDS   1000 /* the first one of a ledger (HIGH_FD) */
 
 static char path[2 * LEDGER_PATH]; /* of the ledger's file */
 static char why[LEDGER_WHY];
@@ -185,7 +187,13 @@ static void count_card(const char *uuid, void *argument)
 
 static void test_each_card_of_a_folder_is_visited(void)
 {
-    static const char *const others[] = {".ledger", "x.ledger.old", "a b.ledger", "a\x1b[2J.ledger"};
+    /* the last but one is too long by one character: AddressSanitizer would see it copied */
+    static const char *const others[] = {".ledger",
+                                         "x.ledger.old",
+                                         "a b.ledger",
+                                         "a\x1b[2J.ledger",
+                                         "012345678901234567890123456789012345678901234567.ledger",
+                                         "0123456789012345678901234567890123456789012345678.ledger"};
     char name[2 * LEDGER_PATH];
     int count = 0;
 
@@ -197,6 +205,36 @@ static void test_each_card_of_a_folder_is_visited(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_each_card(test_folder, count_card, &count));
     TEST_ASSERT_EQUAL_INT(1, count);
     TEST_ASSERT_EQUAL_INT(-ENOENT, ledger_each_card("/nowhere/at/all", count_card, &count));
+}
+
+static bool no_map;
+
+void *__real_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+    return no_map ? MAP_FAILED : __real_mmap(address, length, protection, flags, fd, offset);
+}
+
+/* The number that the next descriptor of a ledger would get. */
+static int next_fd(void)
+{
+    const int fd = fcntl(STDERR_FILENO, F_DUPFD, LEDGER_FDS);
+
+    close(fd);
+    return fd;
+}
+
+static void test_a_file_that_cannot_be_mapped_is_not_left_open(void)
+{
+    test_open();
+    const int before = next_fd();
+    no_map = true;
+    const int rc = try_open();
+    no_map = false;
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, rc);
+    TEST_ASSERT_NOT_NULL(strstr(why, CARD));
+    TEST_ASSERT_EQUAL_INT(before, next_fd());
 }
 
 /* ---- damage ---- */
@@ -513,6 +551,7 @@ int main(void)
     RUN_TEST(test_looking_makes_nothing);
     RUN_TEST(test_names_that_are_no_uuid_are_refused);
     RUN_TEST(test_each_card_of_a_folder_is_visited);
+    RUN_TEST(test_a_file_that_cannot_be_mapped_is_not_left_open);
     RUN_TEST(test_file_of_any_size_is_replaced_if_no_process_uses_it);
     RUN_TEST(test_file_with_another_head_is_replaced_if_no_process_uses_it);
     RUN_TEST(test_file_with_another_head_is_refused_while_a_process_uses_it);

@@ -349,7 +349,9 @@ static void test_what_can_never_fit_is_asked_of_nobody(void)
     TEST_ASSERT_EQUAL_UINT32(before, questions(neighbour));
     TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
     struct loan loan = loan_of(LIMIT - CONTEXT - 10 * PAGE); /* fits once our idle memory is given back */
-    lend_more(&loan);
+    atomic_store(&events_on, true);
+    TEST_ASSERT_FALSE(lend_more(&loan)); /* and as long as it is not, there is nothing to wait for */
+    TEST_ASSERT_EQUAL_INT(0, atomic_load(&noted_count));
     lend_end(&loan);
     TEST_ASSERT_NOT_EQUAL(before, questions(neighbour));
 }
@@ -523,6 +525,16 @@ static void test_for_a_context_others_are_asked_for_what_they_have(void)
     TEST_ASSERT_EQUAL_UINT32(before + 2, questions(neighbour)); /* what it has, and for that */
 }
 
+static void test_a_context_that_may_be_larger_than_the_card_is_not_waited_for(void)
+{
+    struct lend_wait wait = {.until = 0};
+
+    options.wait = 600;
+    card.total = ACCOUNT_CONTEXT_GUESS - PAGE;
+    TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, 0));
+    card.total = 2 * ACCOUNT_CONTEXT_GUESS;
+}
+
 static void test_our_own_idle_memory_is_not_asked_of_others(void)
 {
     uint64_t bytes;
@@ -569,6 +581,7 @@ int main(void)
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
     RUN_TEST(test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again);
     RUN_TEST(test_for_a_context_others_are_asked_for_what_they_have);
+    RUN_TEST(test_a_context_that_may_be_larger_than_the_card_is_not_waited_for);
     RUN_TEST(test_our_own_idle_memory_is_not_asked_of_others);
     RUN_TEST(test_a_full_card_is_asked_for_no_more_than_it_has);
     return UNITY_END();

@@ -262,6 +262,9 @@ static void test_before_cuda_starts_a_card_has_the_number_that_it_will_get(void)
     expect_limit("1,0", TOTAL); /* hidden: CUDA will not use it */
     expect_limit("", TOTAL);
     expect_limit(",2", 512 * MIB);
+    fake.index = 0;
+    expect_limit(",0", 512 * MIB);
+    fake.index = 2;
     set_max("512M");
     unsetenv("CUDA_VISIBLE_DEVICES");
     options.reserve = (struct size_value){.bytes = 32 * MIB};

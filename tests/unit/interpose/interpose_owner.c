@@ -2,6 +2,7 @@
 #include "interpose/see/owner.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -93,6 +94,7 @@ static const struct {
     {{0x90, 0xff, 0x94, 0xd8, 0x00, 0x01, 0x00, 0x00}, OWNER_CALL_POINTER}, /* *256(%rax,%rbx,8) */
     {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0}, OWNER_NO_CALL},      /* jmp *%rax */
     {{0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x60, 0x08}, OWNER_NO_CALL},      /* jmp *8(%rax) */
+    {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0x50}, OWNER_NO_CALL},      /* the beginning of *8(%rax) */
     {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, OWNER_NO_CALL},
 #elif defined(__aarch64__)
     {{0x1f, 0x20, 0x03, 0xd5, 0x00, 0x00, 0x3f, 0xd6}, OWNER_CALL_POINTER}, /* blr x0 */
@@ -102,13 +104,24 @@ static const struct {
 #endif
 };
 
+/* The number that the next descriptor would get. */
+static int next_fd(void)
+{
+    const int fd = fcntl(STDERR_FILENO, F_DUPFD, 0);
+
+    close(fd);
+    return fd;
+}
+
 static void test_every_form_of_a_call_is_recognized(void)
 {
     uint64_t target;
+    const int before = next_fd();
 
     for (size_t i = 0; i < sizeof(encodings) / sizeof(*encodings); i++)
         TEST_ASSERT_EQUAL_INT(encodings[i].call,
                               owner_maps_call_before((uint64_t)(uintptr_t)(encodings[i].code + 8), &target));
+    TEST_ASSERT_EQUAL_INT(before, next_fd());
 }
 
 static void test_code_is_found_from_its_first_byte_to_its_last(void)

@@ -12,6 +12,7 @@ static struct fake {
     gid_t gid, egid, groups[3];
     int group_count;
     bool no_files;
+    int open; /* files */
 } fake;
 
 static char passwd[] = "root:x:0:0:root:/root:/bin/sh\n"
@@ -27,11 +28,20 @@ FILE *__wrap_fopen(const char *path, const char *how)
 {
     if (fake.no_files)
         return NULL;
+    fake.open++;
     if (!strcmp(path, "/etc/passwd"))
         return fmemopen(passwd, strlen(passwd), "r");
     TEST_ASSERT_EQUAL_STRING("/etc/group", path);
     (void)how;
     return fmemopen(group, strlen(group), "r");
+}
+
+int __real_fclose(FILE *file);
+int __wrap_fclose(FILE *file);
+int __wrap_fclose(FILE *file)
+{
+    fake.open--;
+    return __real_fclose(file);
 }
 
 uid_t __wrap_getuid(void);
@@ -66,7 +76,10 @@ void setUp(void)
     fake = (struct fake){.uid = 1000, .gid = 1, .egid = 1};
 }
 
-void tearDown(void) {}
+void tearDown(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, fake.open);
+}
 
 static void test_a_user_is_known_by_name_and_by_number(void)
 {

@@ -556,6 +556,34 @@ static void test_start_and_stop_and_start(void)
     }
 }
 
+static bool no_thread;
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *argument),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *argument),
+                          void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *argument),
+                          void *argument)
+{
+    return no_thread ? EAGAIN : __real_pthread_create(thread, attributes, run, argument);
+}
+
+static void test_without_a_thread_nothing_is_recorded(void)
+{
+    const struct recorder_settings settings = {.file = path, .job = ""};
+    char runs[RECORDING_WRITE_PATH];
+
+    no_thread = true;
+    const int rc = recorder_start(&settings);
+    no_thread = false;
+    TEST_ASSERT_EQUAL_INT(-EAGAIN, rc);
+    TEST_ASSERT_FALSE(events_are_on());
+    TEST_ASSERT_FALSE(recorder_runs(runs));
+    TEST_ASSERT_NOT_NULL(strstr(recorder_why(), "thread"));
+    TEST_ASSERT_EQUAL_INT(0, recorder_start(&settings)); /* the file is closed */
+    recorder_stop();
+}
+
 static void test_a_process_that_was_stopped_for_long_waits_for_the_end_all_the_same(void)
 {
     const struct recorder_settings settings = {.file = path, .job = ""};
@@ -586,9 +614,11 @@ static void test_blocks_that_are_live_already_come_first(void)
     size_t at = 0;
 
     TEST_ASSERT_EQUAL_INT(0, recorder_open(&settings, why));
+    TEST_ASSERT_EQUAL_INT(0, recorder_step(false));
     note_free(0x7000);
     recorder_close();
     struct recording_decode r = decode();
+    TEST_ASSERT_EQUAL_size_t(1, recording_decode_count(&r, RECORDING_ALLOC));
     const struct recording_event *event = recording_decode_next(&r, &at, 0);
     TEST_ASSERT_EQUAL_INT(RECORDING_ALLOC, event->head.type);
     TEST_ASSERT_EQUAL_UINT64(0, event->time_ns);
@@ -636,6 +666,7 @@ int main(void)
     RUN_TEST(test_what_a_thread_noted_before_it_ended_is_not_lost);
     RUN_TEST(test_rings_of_threads_that_ended_are_used_again);
     RUN_TEST(test_start_and_stop_and_start);
+    RUN_TEST(test_without_a_thread_nothing_is_recorded);
     RUN_TEST(test_a_process_that_was_stopped_for_long_waits_for_the_end_all_the_same);
     RUN_TEST(test_blocks_that_are_live_already_come_first);
     RUN_TEST(test_what_contexts_hold_already_is_measured_at_the_beginning);

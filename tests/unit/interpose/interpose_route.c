@@ -38,6 +38,7 @@ static struct fake {
     bool only;                            /* the program sees one card */
     bool captures;                        /* STREAM captures */
     bool old_driver;                      /* cannot tell a stream's card */
+    CUresult stream_error;                /* CUDA_SUCCESS: it can be told */
     CUresult may_allocate;                /* the driver's answer to a request that never fits */
     uint64_t truth[CARDS];                /* used, by the driver */
     uint64_t idle[CARDS];                 /* of that, in our pools */
@@ -334,7 +335,7 @@ static CUresult card_of_stream(CUstream stream, CUdevice *ordinal)
 {
     TEST_ASSERT_EQUAL_PTR(STREAM, stream);
     *ordinal = fake.stream_card;
-    return fake.old_driver ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    return fake.stream_error ? fake.stream_error : fake.old_driver ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 /* A context of the fake is the number of its card. */
@@ -672,6 +673,19 @@ static void test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stre
     TEST_ASSERT_EQUAL_INT(0, got.queries); /* that would disturb the capture */
 }
 
+static void test_a_stream_that_is_none_is_left_to_the_driver(void)
+{
+    static const CUresult none[] = {CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT};
+    CUdevice card;
+
+    for (int i = 0; i < 2; i++) {
+        fake.stream_error = none[i];
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(LIMIT, NULL, STREAM, &card));
+    }
+    fake.stream_error = CUDA_ERROR_UNKNOWN;
+    TEST_ASSERT_NOT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+}
+
 static void test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle(void)
 {
     struct route_ticket ticket;
@@ -726,6 +740,7 @@ int main(void)
     RUN_TEST(test_memory_of_other_processes_is_borrowed_before_a_refusal);
     RUN_TEST(test_an_admission_ends_with_the_drivers_answer);
     RUN_TEST(test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream);
+    RUN_TEST(test_a_stream_that_is_none_is_left_to_the_driver);
     RUN_TEST(test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle);
     RUN_TEST(test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused);
     RUN_TEST(test_a_block_of_a_destroyed_pool_leaves_with_its_free);

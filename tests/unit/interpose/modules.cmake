@@ -24,13 +24,15 @@ endfunction()
 interpose_unit(interpose_size MODULES settings/size.c)
 interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
 interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c)
-interpose_unit(interpose_people MODULES settings/people.c WRAP fopen getuid getgid getegid getgroups)
+interpose_unit(interpose_people MODULES settings/people.c WRAP fopen fclose getuid getgid getegid getgroups)
 interpose_unit(interpose_log MODULES settings/log.c WRAP fstat statx)
 interpose_unit(interpose_library MODULES library.c FAKES log WRAP atexit pthread_atfork)
 interpose_unit(interpose_limit MODULES account/limit.c)
-interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c)
+interpose_unit(interpose_account LEDGER MODULES account/account.c account/limit.c base/lock.c base/process.c
+  WRAP pthread_cond_timedwait)
 interpose_unit(interpose_account_job MEMBERS MODULES account/account.c account/limit.c base/lock.c base/process.c)
-interpose_unit(interpose_blocks MODULES account/blocks.c account/mappings.c)
+interpose_unit(interpose_blocks MODULES account/blocks.c account/mappings.c WRAP pthread_mutex_lock pthread_mutex_unlock mmap
+  munmap)
 interpose_unit(interpose_route LEDGER MODULES route.c account/account.c account/blocks.c account/limit.c account/mappings.c
   base/lock.c base/process.c FAKES driver log WRAP mmap)
 interpose_unit(interpose_drivers_pools MODULES account/drivers_pools.c base/lock.c base/process.c FAKES driver)
@@ -86,7 +88,7 @@ interpose_unit(interpose_owner MODULES see/events.c see/owner.c see/owner_maps.c
   base/process.c)
 set(recorder_modules see/events.c see/live.c see/owner.c see/owner_maps.c see/recorder.c see/recorder_names.c
   see/recording_write.c see/stacks.c see/tags.c base/lock.c base/process.c base/thread.c settings/log.c settings/size.c)
-interpose_unit(interpose_recorder MODULES ${recorder_modules} WRAP pthread_cond_timedwait)
+interpose_unit(interpose_recorder MODULES ${recorder_modules} WRAP pthread_cond_timedwait pthread_create)
 interpose_unit(interpose_recorder_files MODULES ${recorder_modules})
 foreach(test interpose_recorder interpose_recorder_files)
   target_link_libraries(${test} PRIVATE recording_decode gpucap_zstd)
@@ -118,6 +120,7 @@ foreach(part "" _members _card _wait _files _death)
   interpose_unit(interpose_ledger${part} MEMBERS)
 endforeach()
 target_link_options(interpose_ledger_card PRIVATE -Wl,--wrap=clock_gettime)
+target_link_options(interpose_ledger_files PRIVATE -Wl,--wrap=mmap)
 target_link_options(interpose_ledger_members PRIVATE -Wl,--wrap=syscall)
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
 
