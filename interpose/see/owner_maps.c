@@ -10,8 +10,8 @@
 #define TEXT_MAX  (UINT32_C(8) << 20) /* bytes of /proc/self/maps */
 #define PATHS_MAX (UINT32_C(4) << 20) /* bytes of all paths */
 
-static struct owner_map *maps,
-    *spare; /* MAPS_MAX each: the last read; the one before, and room for the next */
+static struct owner_map *maps;        /* the last read; MAPS_MAX, as the next */
+static struct owner_map *spare;       /* the one before, and room for the next */
 static size_t map_count, spare_count; /* the spare ones are those of the read before */
 static char *text;                    /* TEXT_MAX */
 static char *paths;                   /* PATHS_MAX: names one after the other, each with its zero */
