@@ -132,6 +132,10 @@ void scenario_cell_bytes(uint64_t bytes, char *text, size_t size);
 /* Adds a name to the list in a cell: "naive, cache". Where there is no room, the list ends with dots. */
 void scenario_list(char *cell, size_t size, const char *name);
 
+/* Returns the smallest card from which on all train: on it and on every larger one that was done; -1: none.
+ * The cards fall in size. Pure. */
+int scenario_all_from(const struct scenario_total *totals, const bool *done, unsigned cards);
+
 /* Adds a panel to the picture. Returns its number. */
 unsigned scenario_panel(struct scenario_result *result, bool more, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -2,7 +2,6 @@
  * many of them train, on a ladder of card sizes. See scenario.h. */
 #include "harness/scenario/scenario.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "harness/fleet/fleet_budget.h"
@@ -48,7 +47,7 @@ struct crowd {
     bool done[RUNGS];     /* by all ways */
     unsigned rungs;
     struct scenario_total total[WAYS][RUNGS];
-    uint64_t all_from[WAYS]; /* smallest rung on which all train; 0: none */
+    uint64_t all_from[WAYS]; /* smallest rung from which on all train; 0: none */
 };
 
 /* The card on which a share each is comfortable: the context, what gpucap leaves to the driver, and the arena
@@ -171,12 +170,24 @@ static bool run_rungs(struct scenario *scenario, struct crowd *crowd)
     return any;
 }
 
+int scenario_all_from(const struct scenario_total *totals, const bool *done, unsigned cards)
+{
+    int from = -1;
+
+    for (unsigned card = 0; card < cards; card++) {
+        if (done[card] && totals[card].trained < totals[card].count)
+            break; /* what trains on a smaller one was lucky there */
+        from = done[card] ? (int)card : from;
+    }
+    return from;
+}
+
 /* One row: all rungs of a way. The steps per second are those of the smallest card on which all train. */
 static void fill_row(struct scenario_result *result, unsigned i, struct crowd *crowd)
 {
+    const int from = scenario_all_from(crowd->total[i], crowd->done, crowd->rungs);
     unsigned column = 0;
     char cell[64], card[32];
-    double rate = NAN;
 
     table_row(&result->table, "%s", ways[i].name);
     scenario_row(result, ways[i].name, ways[i].cap == NATIVE ? COLOUR_NATIVE : COLOUR_GPUCAP);
@@ -188,15 +199,13 @@ static void fill_row(struct scenario_result *result, unsigned i, struct crowd *c
         cell_of(total, cell, sizeof(cell));
         table_set(&result->table, 2 + column, "%s", cell);
         scenario_bar(result, column++, total->trained, "%u of %u", total->trained, total->count);
-        if (total->trained < total->count)
-            continue;
-        crowd->all_from[i] = crowd->size[rung];
-        rate = total->wall_s > 0 ? (double)total->steps / total->wall_s : NAN;
     }
+    crowd->all_from[i] = from < 0 ? 0 : crowd->size[from];
     scenario_cell_bytes(crowd->all_from[i], card, sizeof(card));
     table_set(&result->table, 1, "%s", card);
-    if (isfinite(rate))
-        table_set(&result->table, 2 + column, "%.1f", rate);
+    if (from >= 0 && crowd->total[i][from].wall_s > 0)
+        table_set(&result->table, 2 + column, "%.1f",
+                  (double)crowd->total[i][from].steps / crowd->total[i][from].wall_s);
     table_fill(&result->table, "-");
 }
 

@@ -220,6 +220,18 @@ static void test_table_and_picture_mark_sizes_that_are_only_bounds(void)
     TEST_ASSERT_EQUAL_STRING(">90", result.panels[0].note[2]);
 }
 
+static void test_all_train_from_a_card_only_if_they_do_on_every_larger_one(void)
+{
+    static const struct scenario_total all = {.count = 4, .trained = 4}, some = {.count = 4, .trained = 3};
+    static const bool done[] = {true, true, true}, not_the_first[] = {false, true, true};
+
+    TEST_ASSERT_EQUAL_INT(2, scenario_all_from((struct scenario_total[]){all, all, all}, done, 3));
+    TEST_ASSERT_EQUAL_INT(1, scenario_all_from((struct scenario_total[]){all, all, some}, done, 3));
+    TEST_ASSERT_EQUAL_INT(0, scenario_all_from((struct scenario_total[]){all, some, all}, done, 3));
+    TEST_ASSERT_EQUAL_INT(-1, scenario_all_from((struct scenario_total[]){some, all, all}, done, 3));
+    TEST_ASSERT_EQUAL_INT(2, scenario_all_from((struct scenario_total[]){some, all, all}, not_the_first, 3));
+}
+
 static void test_one_run_or_one_slow_turn_makes_no_way_slower(void)
 {
     static const struct ladder_times ours = IN_TURNS(100, 104, 98);
@@ -423,6 +435,7 @@ int main(void)
     RUN_TEST(test_rungs_fall_in_even_ratios_and_do_not_coincide);
     RUN_TEST(test_a_native_way_does_as_well_only_in_card_and_time);
     RUN_TEST(test_table_and_picture_mark_sizes_that_are_only_bounds);
+    RUN_TEST(test_all_train_from_a_card_only_if_they_do_on_every_larger_one);
     RUN_TEST(test_one_run_or_one_slow_turn_makes_no_way_slower);
     RUN_TEST(test_results_come_back_from_their_file);
     RUN_TEST(test_a_file_that_is_no_result_is_refused);
