@@ -154,18 +154,22 @@ static void find_apart(int ordinal, uint64_t bytes, uint64_t apart[RECORDING_APA
 
 /* ---- recordings ---- */
 
+static void note_one(int ordinal, int reason, uint64_t bytes, uint64_t pieces)
+{
+    events_note(&(struct recording_event){.head.type = RECORDING_APART,
+                                          .device = (uint16_t)ordinal,
+                                          .limit = (uint8_t)reason,
+                                          .bytes = bytes,
+                                          .other = pieces});
+}
+
 /* Notes what idled, before the refusal itself. */
 static void note_apart(int ordinal, const uint64_t apart[RECORDING_APART_COUNT])
 {
-    for (int i = RECORDING_APART_IDLE; i < RECORDING_APART_COUNT; i++) {
-        const bool is_first = i == RECORDING_APART_IDLE;
-
-        if (is_first || apart[i])
-            events_note(&(struct recording_event){.head.type = RECORDING_APART,
-                                                  .device = (uint16_t)ordinal,
-                                                  .limit = (uint8_t)i,
-                                                  .bytes = apart[i],
-                                                  .other = is_first ? apart[RECORDING_APART_PIECES] : 0});
+    note_one(ordinal, RECORDING_APART_IDLE, apart[RECORDING_APART_IDLE], apart[RECORDING_APART_PIECES]);
+    for (int i = RECORDING_APART_IDLE + 1; i < RECORDING_APART_COUNT; i++) {
+        if (apart[i])
+            note_one(ordinal, i, apart[i], 0);
     }
 }
 
@@ -179,6 +183,8 @@ static void enter(struct ledger *ledger, int ordinal, const struct ledger_refusa
     find_apart(ordinal, refusal->asked, apart);
     if (events_are_on()) {
         note_apart(ordinal, apart);
+        if (cause == RECORDING_LIMIT_JOB)
+            note_one(ordinal, RECORDING_APART_OTHERS, sums_minus(refusal->job_used, refusal->used), 0);
         events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
                                               .device = (uint16_t)ordinal,
                                               .limit = (uint8_t)cause,

@@ -118,7 +118,9 @@ enum recording_apart {
     RECORDING_APART_STUCK,   /* the driver refused to unmap or release it */
     RECORDING_APART_DRIVER,  /* idle in the driver's own stream-ordered pools, kept for their streams */
     RECORDING_APART_CARDS,   /* idle in gpucap's pools of other cards */
-    RECORDING_APART_COUNT
+    RECORDING_APART_COUNT,
+    /* In recordings alone, and not idle: */
+    RECORDING_APART_OTHERS = RECORDING_APART_COUNT /* what the others of the job had, if its limit refused */
 };
 
 struct recording_event {

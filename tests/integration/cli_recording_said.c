@@ -49,6 +49,11 @@ static struct spawn_result why_job_refused(uint64_t asked, uint64_t job_max)
     recording_make_event(
         &make, RECORDING_ALLOC,
         (struct recording_event){.time_ns = 4, .address = 4096, .bytes = 20 * MIB, .kind = RECORDING_ASYNC});
+    recording_make_event(&make, RECORDING_APART,
+                         (struct recording_event){.time_ns = 5, .limit = RECORDING_APART_IDLE});
+    recording_make_event(
+        &make, RECORDING_APART,
+        (struct recording_event){.time_ns = 5, .bytes = 568 * MIB, .limit = RECORDING_APART_OTHERS});
     recording_make_event(&make, RECORDING_REFUSAL,
                          (struct recording_event){.time_ns = 5,
                                                   .address = job_max,
@@ -66,7 +71,7 @@ static void test_why_names_the_limit_of_the_job_that_refused(void)
 
     cli_expect_status(0, &result);
     cli_expect_out("limit        900 MiB, limit of the job; at most 120 MiB would have fitted\n", &result);
-    cli_expect_out("neighbours   the job's others had about 568 MiB", &result);
+    cli_expect_out("neighbours   the job's others had 568 MiB: add their recordings\n", &result);
     cli_expect_out("would fit    with a limit 280 MiB higher\n"
                    "               and the limit of the process, 600 MiB, 12 MiB higher\n",
                    &result);

@@ -208,12 +208,13 @@ static void scratch(struct training *training, uint64_t bytes, enum owner owner,
 
 static void refusal(struct training *training, uint64_t bytes)
 {
-    static const uint64_t apart[RECORDING_APART_COUNT] = {
-        [RECORDING_APART_PIECES] = 31,       [RECORDING_APART_IDLE] = 263 * MIB,
-        [RECORDING_APART_JOINED] = 60 * MIB, [RECORDING_APART_WORK] = 30 * MIB,
-        [RECORDING_APART_PARTS] = 173 * MIB, [RECORDING_APART_DRIVER] = 16 * MIB};
+    static const uint64_t apart[RECORDING_APART_COUNT + 1] = {
+        [RECORDING_APART_PIECES] = 31,        [RECORDING_APART_IDLE] = 263 * MIB,
+        [RECORDING_APART_JOINED] = 60 * MIB,  [RECORDING_APART_WORK] = 30 * MIB,
+        [RECORDING_APART_PARTS] = 173 * MIB,  [RECORDING_APART_DRIVER] = 16 * MIB,
+        [RECORDING_APART_OTHERS] = 2171 * MIB};
 
-    for (int i = RECORDING_APART_IDLE; i < RECORDING_APART_COUNT; i++) {
+    for (int i = RECORDING_APART_IDLE; i <= RECORDING_APART_OTHERS; i++) {
         if (apart[i])
             event(training, RECORDING_APART,
                   (struct recording_event){.bytes = apart[i],

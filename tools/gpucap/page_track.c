@@ -189,7 +189,7 @@ static void write_metas(FILE *out, const struct metas *metas)
 
 static void write_marks(FILE *out, const struct timeline *timeline)
 {
-    uint64_t apart[RECORDING_APART_COUNT];
+    uint64_t apart[RECORDING_APART_COUNT], others;
     char sentence[WHY_APART_SENTENCE];
     size_t written = 0;
 
@@ -202,9 +202,10 @@ static void write_marks(FILE *out, const struct timeline *timeline)
                 mark->thread, mark->stack);
         if (mark->head.type == RECORDING_REFUSAL) {
             fprintf(out, ",%" PRIu64 ",", mark->limit == RECORDING_LIMIT_JOB ? mark->address : 0);
-            page_string(out, why_apart_read(timeline->recording, mark, apart)
+            page_string(out, why_apart_read(timeline->recording, mark, apart, &others)
                                  ? why_apart_sentence(apart, sentence)
                                  : "");
+            fprintf(out, ",%" PRIu64, others == WHY_APART_UNKNOWN ? 0 : others);
         }
         putc(']', out);
     }
@@ -263,7 +264,7 @@ static void write_program(FILE *out, const struct recording_set *set, const stru
             card_bytes(recording_text(&recording->devices, track->timeline.device, 2)));
     fprintf(out, ",\"pid\":%u,\"device\":%u,\"offset\":%" PRIu64 ",\"end\":%" PRIu64, recording->head.pid,
             track->timeline.device, track->offset_ns, track->timeline.end_ns);
-    fprintf(out, ",\"measured\":%s,\"limit\":%u", track->timeline.measured ? "true" : "false",
+    fprintf(out, ",\"limit\":%u",
             timeline_state_after(&track->timeline, track->timeline.step_count).limit_kind);
     fprintf(out, ",\"by\":\"%s\"",
             timeline_best_by(&track->timeline, track->timeline.peak) == TIMELINE_BY_TAG ? "tag" : "owner");

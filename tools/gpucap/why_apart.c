@@ -16,7 +16,7 @@
 
 static const struct {
     const char *word, *text;
-} reasons[RECORDING_APART_COUNT] = {
+} reasons[RECORDING_APART_COUNT + 1] = {
     [RECORDING_APART_PIECES] = {"pieces", ""},
     [RECORDING_APART_IDLE] = {"idle", ""},
     [RECORDING_APART_JOINED] = {"joined", ""},
@@ -29,19 +29,21 @@ static const struct {
     [RECORDING_APART_STUCK] = {"stuck", "not released by the driver"},
     [RECORDING_APART_DRIVER] = {"driver", "in the driver's stream-ordered pools"},
     [RECORDING_APART_CARDS] = {"cards", "on other cards"},
+    [RECORDING_APART_OTHERS] = {"others", ""},
 };
 
 const char *why_apart_word(unsigned reason)
 {
-    return reason < RECORDING_APART_COUNT ? reasons[reason].word : "";
+    return reason <= RECORDING_APART_OTHERS ? reasons[reason].word : "";
 }
 
 bool why_apart_read(const struct recording *recording, const struct recording_event *refusal,
-                    uint64_t apart[RECORDING_APART_COUNT])
+                    uint64_t apart[RECORDING_APART_COUNT], uint64_t *others)
 {
     const size_t at = (size_t)(refusal - recording->events), least = at > BACK ? at - BACK : 0;
 
     memset(apart, 0, RECORDING_APART_COUNT * sizeof(*apart));
+    *others = WHY_APART_UNKNOWN;
     for (size_t i = at; i-- > least;) {
         const struct recording_event *event = &recording->events[i];
 
@@ -49,6 +51,8 @@ bool why_apart_read(const struct recording *recording, const struct recording_ev
             continue;
         if (event->head.type != RECORDING_APART)
             return false; /* all stand right before the refusal */
+        if (event->limit == RECORDING_APART_OTHERS)
+            *others = event->bytes;
         if (event->limit == RECORDING_APART_PIECES || event->limit >= RECORDING_APART_COUNT)
             continue; /* a reason of a later version */
         apart[event->limit] = event->bytes;

@@ -5,10 +5,13 @@
 
 #include "tools/gpucap/timeline.h"
 
-/* Reads the idle memory at a refusal of the recording. Returns false if the recording lacks it, because an
- * older library wrote it. */
+#define WHY_APART_UNKNOWN UINT64_MAX
+
+/* Reads the idle memory at a refusal of the recording, and into *others what the other processes of the job
+ * had (WHY_APART_UNKNOWN: the job's limit did not refuse). Returns false if the recording lacks it, because
+ * an older library wrote it. */
 bool why_apart_read(const struct recording *recording, const struct recording_event *refusal,
-                    uint64_t apart[RECORDING_APART_COUNT]);
+                    uint64_t apart[RECORDING_APART_COUNT], uint64_t *others);
 
 /* Prints it, in lines of at most 80 columns that begin with `label` and "kept apart". */
 void why_apart_print(const char *label, const uint64_t apart[RECORDING_APART_COUNT]);

@@ -1,7 +1,6 @@
 /* why_file: see why_file.h. Says only what the recordings hold or what follows from it. */
 #include "tools/gpucap/why_file.h"
 
-#include "interpose/account/account.h"
 #include "interpose/base/quote.h"
 #include "interpose/base/sums.h"
 #include "interpose/settings/options.h"
@@ -66,6 +65,7 @@ struct refusal {
     struct timeline_state state; /* its limit is the one that refused */
     uint64_t each;               /* the process's own limit, if the job's refused; else TIMELINE_NO */
     bool explained;              /* the recording says why idle memory did not serve */
+    uint64_t others;             /* what the job's others had; WHY_APART_UNKNOWN: not known, or no matter */
     uint64_t apart[RECORDING_APART_COUNT];
 };
 
@@ -309,19 +309,6 @@ static void print_idle(const struct refusal *refusal)
     putchar('\n');
 }
 
-/* What is missing of the job's limit, beside this process, what was left and the reserve; 0 if it is little.
- */
-static uint64_t others_have(const struct refusal *refusal)
-{
-    const uint64_t context = refusal->timeline->measured ? context_beside(refusal) : ACCOUNT_CONTEXT_GUESS;
-    const uint64_t known =
-        timeline_used(&refusal->state) + context + refusal->event->other + RESERVE + LITTLE;
-
-    return refusal->state.limit != TIMELINE_NO && refusal->state.limit > known
-               ? refusal->state.limit - known + LITTLE
-               : 0;
-}
-
 /* The other processes whose recordings were given, at that moment. */
 static void print_neighbours(const struct refusal *refusal)
 {
@@ -347,11 +334,11 @@ static void print_neighbours(const struct refusal *refusal)
                recording_size(timeline_used(&state), used),
                timeline_idle(&state) ? recording_size(timeline_idle(&state), idle) : "nothing");
     }
-    if (shown || refusal->event->limit != RECORDING_LIMIT_JOB)
+    if (shown || refusal->others == WHY_APART_UNKNOWN)
         return;
-    if (others_have(refusal))
-        printf("  neighbours   the job's others had about %s: add their recordings\n",
-               recording_size(others_have(refusal), used));
+    if (refusal->others)
+        printf("  neighbours   the job's others had %s: add their recordings\n",
+               recording_size(refusal->others, used));
     else
         puts("  neighbours   none: the job's others had nothing");
 }
@@ -359,7 +346,8 @@ static void print_neighbours(const struct refusal *refusal)
 /* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
 static void print_reserve(const struct refusal *refusal)
 {
-    const uint64_t counted = timeline_used(&refusal->state) + refusal->event->other;
+    const uint64_t others = refusal->others == WHY_APART_UNKNOWN ? 0 : refusal->others;
+    const uint64_t counted = timeline_used(&refusal->state) + refusal->event->other + others;
     char size[RECORDING_TIME];
 
     if (is_card(refusal) || !refusal->timeline->measured || refusal->state.limit == TIMELINE_NO ||
@@ -435,7 +423,7 @@ static void print_advice(const struct refusal *refusal)
                           refusal->state.limit + missing, " ...");
     }
     if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) && !needed_each(refusal) &&
-        others_have(refusal) >= missing)
+        refusal->others != WHY_APART_UNKNOWN && refusal->others >= missing)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     why_apart_advise(&count, refusal->apart, missing);
     const char *path = quote_word(refusal->set->paths[refusal->track->file], word, sizeof(word));
@@ -531,7 +519,7 @@ static void explain(const struct recording_set *set, const struct recording_trac
             refusal.each = refusal.state.limit;
         refusal.state.limit = refusal.event->address;
     }
-    refusal.explained = why_apart_read(timeline->recording, refusal.event, refusal.apart);
+    refusal.explained = why_apart_read(timeline->recording, refusal.event, refusal.apart, &refusal.others);
     print_asked(&refusal);
     print_limit(&refusal);
     print_used(&refusal);

@@ -88,7 +88,7 @@ function readTrack(json, bytes, index, several) {
     track.op[recorded] = OP_OVER;
   }
   track.marks = json.marks.map(m => ({
-    type: m[0], time: m[1] + json.offset, bytes: m[2], other: m[3], owner: m[4], tag: m[5], limit: m[6], thread: m[7], stack: m[8], jobLimit: m[9] || 0, idle: m[10] || '', track,
+    type: m[0], time: m[1] + json.offset, bytes: m[2], other: m[3], owner: m[4], tag: m[5], limit: m[6], thread: m[7], stack: m[8], jobLimit: m[9] || 0, idle: m[10] || '', others: m[11] || 0, track,
   }));
   sumUp(track);
   return buildIndex(track);

@@ -1,7 +1,5 @@
 /* page_main: the page's state, and what people do with it: modes, zoom, pointer, keys, the address bar. */
 const LIMIT_PROCESS = 1, LIMIT_JOB = 2;
-const RESERVE = 64 * 2 ** 20, LITTLE = 16 * 2 ** 20; // what the library leaves to the driver by default; not worth a word
-const CONTEXT_GUESS = 640 * 2 ** 20; // what the library counts a context as where NVML tells nothing
 const LEAST_SPAN = 1000, ZOOM = 1.35, EVENTS_SHOWN = 50;
 
 const page = {
@@ -41,8 +39,8 @@ function jobSentence(joined) {
  * shares its limit the parts are its processes. */
 function refusalSentence(mark, count) {
   const join = joinOf(mark.track), series = join && (join.sharedLimit || mark.jobLimit) ? join : mark.track, { groups } = groupingOf(page.mode);
-  const limit = mark.jobLimit || limitAt(series, mark.time), used = usedAt(series, mark.time);
-  let parts, others = 0, now = new Float64Array(groups.length);
+  const limit = mark.jobLimit || limitAt(series, mark.time), used = usedAt(series, mark.time) + (series.tracks ? 0 : mark.others);
+  let parts, now = new Float64Array(groups.length);
   if (series.tracks) {
     parts = series.tracks.map(track => ['process ' + track.json.pid, usedAt(track, mark.time), track]);
     const [, , most] = parts.reduce((best, part) => part[1] > best[1] ? part : best), tags = groupingOf(page.tags);
@@ -54,15 +52,13 @@ function refusalSentence(mark, count) {
     compose(series, groupingOf(page.mode), step, now);
     parts = groups.map((group, g) => [nameText(group.name), now[g]]);
     if (step >= 0) parts.push(['idle in the pool', series.used[step] - series.named[step] - series.driver[step]], ['idle in the driver\'s pools', series.driver[step]]);
-    const known = used + (series.json.measured ? 0 : CONTEXT_GUESS) + mark.other + RESERVE + LITTLE; // as why_file.c has it
-    if (mark.limit === LIMIT_JOB && limit !== Infinity && limit > known) others = limit - known + LITTLE;
+    parts.push(['other processes of the job', mark.others]);
   }
   parts = parts.filter(part => part[1] > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, bytes, , more]) => name + ' ' + bytesText(bytes) + (more || ''));
   const who = nameText(mark.tag ? tagText(mark.track, mark.tag) : ownerText(mark.track, mark.owner));
   const which = LIMITS[mark.limit < LIMITS.length ? mark.limit : 0];
   const words = 'Out of memory at ' + momentText(mark.time, page.end) + ': ' + (page.tracks.length > 1 ? whichText(mark.track) + ' asked for ' : 'asked for ') + bytesText(mark.bytes) +
     ' (' + who + '), and ' + fitText(mark) + '. ' + 'In use: ' + (mark.limit === LIMIT_CARD || mark.limit === LIMIT_KEPT ? bytesText(used) + (series.tracks ? '' : ' by this process') : ofText(used, limit) + ' (' + which + ')') + (parts.length ? ': ' + parts.join(', ') : '') + '.' +
-    (others ? ' Other processes of the job had about ' + bytesText(others) + '.' : '') +
     (mark.idle ? ' ' + mark.idle + '.' : '') +
     (count > 1 ? ' ' + count + ' requests were refused; this is the last.' : '');
   return words.replace(/ ([KMGT]iB|B|[mn\u00b5]?s)\b/g, '\u00a0$1'); // a figure and its unit stay in one line
