@@ -223,8 +223,7 @@ uint64_t ledger_used_by_others(const struct ledger *ledger)
 
 bool ledger_ask_slot(struct ledger *ledger, int slot, uint64_t bytes, uint32_t *question)
 {
-    if (slot < 0 || slot >= LEDGER_SLOTS || atomic_load(&ledger->file->slots[slot].state) != LEDGER_MEMBER ||
-        !ledger_alive(ledger, slot))
+    if (slot < 0 || slot >= LEDGER_SLOTS || !ledger_is_member(ledger, slot) || !ledger_alive(ledger, slot))
         return false;
     *question = ledger_put(ledger, &ledger->file->slots[slot], bytes);
     return true;

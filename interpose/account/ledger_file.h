@@ -199,7 +199,8 @@ void ledger_put_to(const struct ledger *ledger, bool (*whom)(const struct ledger
 /* Return true if the slot names a process, or another process. It may have died since the last recount. */
 bool ledger_is_member(const struct ledger *ledger, int slot);
 bool ledger_is_other(const struct ledger *ledger, int slot);
-/* The same for another process of our job. */
+/* The same for a process of our job, and for another one of it. */
+bool ledger_is_ours(const struct ledger *ledger, int slot);
 bool ledger_is_listed(const struct ledger *ledger, int slot);
 /* Returns by how much a slot's job, or its process without one, exceeds its min; LEDGER_UNLIMITED: no min. */
 uint64_t ledger_above_min(const struct ledger *ledger, int slot);

@@ -19,11 +19,8 @@ static uint64_t add_used(const struct ledger *ledger, bool living)
     uint64_t sum = 0;
 
     for (int i = 0; i < ledger_slots(ledger); i++) {
-        const struct ledger_slot *slot = &ledger->file->slots[i];
-
-        if (atomic_load(&slot->state) == LEDGER_MEMBER && ledger_job_of(ledger, slot) == ledger->job &&
-            (!living || ledger_alive(ledger, i)))
-            sum = sums_add(sum, atomic_load(&slot->used));
+        if (ledger_is_ours(ledger, i) && (!living || ledger_alive(ledger, i)))
+            sum = sums_add(sum, atomic_load(&ledger->file->slots[i].used));
     }
     return sum;
 }
@@ -141,7 +138,7 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     if (number < 0 || number >= LEDGER_SLOTS)
         return false;
     const struct ledger_slot *slot = &ledger->file->slots[number];
-    if (atomic_load(&slot->state) != LEDGER_MEMBER || !ledger_alive(ledger, number))
+    if (!ledger_is_member(ledger, number) || !ledger_alive(ledger, number))
         return false;
     memset(entry, 0, sizeof(*entry));
     entry->pid = slot->pid;

@@ -122,9 +122,14 @@ struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledge
     return number == 0 || number > LEDGER_JOBS ? NULL : &ledger->file->jobs[number - 1];
 }
 
+bool ledger_is_ours(const struct ledger *ledger, int slot)
+{
+    return ledger_is_member(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
+}
+
 bool ledger_is_listed(const struct ledger *ledger, int slot)
 {
-    return ledger_is_other(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
+    return slot != ledger->slot && ledger_is_ours(ledger, slot);
 }
 
 /* ---- queues ---- */
@@ -220,16 +225,11 @@ uint64_t ledger_above_high(const struct ledger *ledger)
     return sums_minus(atomic_load_explicit(job ? &job->sum : &slot->used, memory_order_relaxed), high);
 }
 
-static bool is_of_our_job(const struct ledger *ledger, int slot)
-{
-    return ledger_is_member(ledger, slot) && ledger_job_of(ledger, &ledger->file->slots[slot]) == ledger->job;
-}
-
 void ledger_ask_above_high(struct ledger *ledger, uint64_t before)
 {
     const uint64_t above = ledger_above_high(ledger);
 
     if (__builtin_expect(above == 0, 1) || !ledger->job || before > atomic_load(&ledger->job->high))
         return;
-    ledger_put_to(ledger, is_of_our_job, above);
+    ledger_put_to(ledger, ledger_is_ours, above);
 }
