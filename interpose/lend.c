@@ -287,17 +287,6 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)(sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * ASK_MS_PER_GIB;
 }
 
-/* Notes an event of a request for a recording. */
-static void note(enum recording_type type, const struct device *device, uint64_t bytes, uint64_t other)
-{
-    if (events_are_on())
-        events_note(&(struct recording_event){.head.type = (uint16_t)type,
-                                              .device = (uint16_t)device->ordinal,
-                                              .bytes = bytes,
-                                              .other = other,
-                                              .owner = owner_current});
-}
-
 /* Returns what this process uses on the card beside idle memory: without what it has freed since the last
  * measurement, or a request that fits would be refused. */
 static uint64_t live_bytes(struct device *device)
@@ -335,7 +324,7 @@ static bool stand_in_queue(struct loan *loan)
     /* What this process itself keeps is in the way. It has tried to give that back; others cannot help. */
     if (rc == -ENOMEM)
         return false;
-    note(RECORDING_WAIT, loan->device, loan->need, clock_ns() - began);
+    owner_note_bytes(RECORDING_WAIT, loan->device->ordinal, loan->need, clock_ns() - began);
     return loan->waited || wait <= 0;
 }
 
@@ -361,7 +350,8 @@ static void note_lenders(const struct device *device, const struct lenders *befo
 
     for (int i = 0; before->known && i < LEDGER_SLOTS; i++) {
         if (ledger_read(device->ledger, i, &entry) && entry.lent > before->lent[i] && entry.pid != getpid())
-            note(RECORDING_BORROW, device, entry.lent - before->lent[i], (uint64_t)entry.pid);
+            owner_note_bytes(RECORDING_BORROW, device->ordinal, entry.lent - before->lent[i],
+                             (uint64_t)entry.pid);
     }
 }
 

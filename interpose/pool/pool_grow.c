@@ -431,12 +431,8 @@ int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool 
     if (rc && (*out = ranges_take(&pool->ranges, zone == RANGES_SMALL ? RANGES_LARGE : RANGES_SMALL, size)))
         rc = 0;
     pool->room_ns += clock_ns() - began;
-    if (effort->wait_ns && events_are_on())
-        events_note(&(struct recording_event){.head.type = RECORDING_WAIT,
-                                              .device = (uint16_t)pool->ordinal,
-                                              .bytes = size,
-                                              .other = effort->wait_ns,
-                                              .owner = owner_current});
+    if (effort->wait_ns)
+        owner_note_bytes(RECORDING_WAIT, pool->ordinal, size, effort->wait_ns);
     effort->wait_ns = 0;
     return rc;
 }

@@ -33,6 +33,17 @@ extern _Thread_local uint32_t owner_stack;
  * addresses of one of them. */
 void owner_forget_unloaded(unsigned long long unloaded);
 
+/* events_note_bytes for an event of a request: with its owner. */
+static inline void owner_note_bytes(enum recording_type type, int device, uint64_t bytes, uint64_t other)
+{
+    if (events_are_on())
+        events_note(&(struct recording_event){.head.type = (uint16_t)type,
+                                              .device = (uint16_t)device,
+                                              .bytes = bytes,
+                                              .other = other,
+                                              .owner = owner_current});
+}
+
 /* Return name and file of an owner; "" if there is none. They live as long as the process. */
 const char *owner_name(uint16_t owner);
 const char *owner_path(uint16_t owner);
