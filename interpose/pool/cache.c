@@ -8,7 +8,6 @@
 #include "interpose/base/pages.h"
 #include "interpose/base/process.h"
 #include "interpose/pool/pool_table.h"
-#include "interpose/see/tags.h"
 
 #define IDS_AT_ONCE 4096
 #define SLAB_BYTES  (UINT64_C(64) << 10)
@@ -104,11 +103,7 @@ static bool take_slot(struct pool *pool, struct cache *cache, struct cache_slot 
     }
     set(&slot->word, live);
     cache->latest = (unsigned)(slot - cache->slots);
-    set(&mark->asked, asked);
-    atomic_store_explicit(&mark->sync_memops, false, memory_order_relaxed);
-    atomic_store_explicit(&mark->tag, tags_current, memory_order_relaxed);
-    if (tags_current)
-        tags_add(tags_current, bytes);
+    cache_mark(mark, asked, bytes);
     count_out(cache, bytes);
     set(&cache->hits, get(&cache->hits) + 1);
     return true;

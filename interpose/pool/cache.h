@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "interpose/pool/pool_state.h"
+#include "interpose/see/tags.h"
 
 /* Slots per cache. More would take longer to search. */
 #define CACHE_HEAP  8                        /* for blocks of the heap (small.h) */
@@ -65,6 +66,16 @@ void cache_flush_idle(struct pool *pool);
  * with the pool's lock. */
 uint64_t cache_heap_take(struct pool *pool, struct cache *cache, uint64_t size);
 void cache_heap_give(struct cache *cache, uint64_t address, uint64_t bytes);
+
+/* Fills in the mark, apart from its word, of a block of `size` bytes that is handed out. */
+static inline void cache_mark(struct mark *mark, uint64_t asked, uint64_t size)
+{
+    atomic_store_explicit(&mark->asked, asked, memory_order_relaxed);
+    atomic_store_explicit(&mark->sync_memops, false, memory_order_relaxed);
+    atomic_store_explicit(&mark->tag, tags_current, memory_order_relaxed);
+    if (tags_current)
+        tags_add(tags_current, size);
+}
 
 /* Returns a new block id. */
 uint64_t cache_new_id(struct pool *pool, struct cache *cache);

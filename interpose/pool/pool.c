@@ -10,7 +10,6 @@
 #include "interpose/pool/pool_split.h"
 #include "interpose/pool/pool_table.h"
 #include "interpose/pool/small.h"
-#include "interpose/see/tags.h"
 
 #define ID_BITS 48 /* bits of a block id for blocks of one pool; the bits above are the pool's number */
 
@@ -113,12 +112,8 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
 {
     const uint64_t id = atomic_fetch_add_explicit(&pool->next_id, 1, memory_order_relaxed) + 1;
 
-    atomic_store_explicit(&range->mark.asked, asked, memory_order_relaxed);
-    atomic_store_explicit(&range->mark.sync_memops, false, memory_order_relaxed);
+    cache_mark(&range->mark, asked, range->bytes);
     atomic_store_explicit(&range->mark.exposed, false, memory_order_relaxed);
-    atomic_store_explicit(&range->mark.tag, tags_current, memory_order_relaxed);
-    if (tags_current)
-        tags_add(tags_current, range->bytes);
     pool_table_put(pool, range);
     atomic_store_explicit(&range->mark.word, id << 2 | MARK_LIVE, memory_order_release);
     pool_note_peak(pool);

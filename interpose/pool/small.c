@@ -7,7 +7,6 @@
 #include "interpose/base/pages.h"
 #include "interpose/base/sums.h"
 #include "interpose/pool/pool_grow.h"
-#include "interpose/see/tags.h"
 #include "interpose/settings/log.h"
 
 #define FIRST_CAPACITY 1024 /* of the ring; a power of two */
@@ -246,11 +245,7 @@ bool small_take(struct pool *pool, struct cache *cache, uint64_t asked, uint64_t
         return false;
     }
     const uint64_t word = cache_new_id(pool, cache) << 2 | MARK_LIVE;
-    atomic_store_explicit(&unit->asked, asked, memory_order_relaxed);
-    atomic_store_explicit(&unit->sync_memops, false, memory_order_relaxed);
-    atomic_store_explicit(&unit->tag, tags_current, memory_order_relaxed);
-    if (tags_current)
-        tags_add(tags_current, size);
+    cache_mark(unit, asked, size);
     atomic_store_explicit(&unit->word, word, memory_order_release);
     cache_count_small(cache, size);
     *address = block;
