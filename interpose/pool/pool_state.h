@@ -80,13 +80,13 @@ struct small {
     bool on;
     unsigned arena;
     struct heap_source source;
-    _Atomic(struct small_page *) *pages;          /* by page of the pool's address space */
+    _Atomic(struct small_page *) *pages;          /* by small page of the address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
     _Atomic uint64_t pinned_bytes;                /* freed, but pinned */
     _Atomic uint64_t wrong; /* times the heap contradicted our marks; not 0: it is damaged */
     /* guarded by the pool's lock */
-    struct small_page *first;      /* pages with extents and room for more */
-    struct small_page *made;       /* the page created last */
+    struct small_page *first;      /* small pages with extents and room for more */
+    struct small_page *made;       /* the one created last */
     struct small_pending *pending; /* a ring, oldest first */
     uint64_t pending_first, pending_capacity, pending_bytes;
     uint64_t grown; /* allocations that made the pool grow or move chunks, which caches count as hits */
