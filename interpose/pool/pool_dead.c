@@ -127,6 +127,7 @@ void pool_sweep(struct pool *pool)
         if (many || pool->stuck_bytes)
             fence_poll(&pool->fence);
         const uint64_t reached = fence_reached(&pool->fence);
+        pool_release_left(pool);
         pool_unmap_dead(pool, reached);
         unmapped = many ? unmap_wanted(pool, reached, sums_smaller(many, UNMAP_CHUNKS), any, 0) : 0;
         lock_release(&pool->lock);

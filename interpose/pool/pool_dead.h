@@ -38,7 +38,8 @@ void pool_unmap_dead(struct pool *pool, uint64_t reached);
  * now; only then does unmapping and releasing it free memory. */
 bool pool_unmap_dead_of(struct pool *pool, uint64_t start, uint64_t reached);
 
-/* Unmaps dead places when there are many. Called by the helper thread. */
+/* Unmaps dead places when there are many, and releases chunks that could not be released. Called by the
+ * helper thread. */
 void pool_sweep(struct pool *pool);
 
 /* Unmaps all dead places, even if their work is not done, and frees the list. */

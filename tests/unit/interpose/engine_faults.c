@@ -218,6 +218,21 @@ static void test_pieces_of_a_chunk_that_get_stuck_go_back_later(void)
     model_close(&model);
 }
 
+/* The helper thread trims only where memory is idle, and afterwards none may be. */
+static void test_the_next_sweep_releases_chunks_that_could_not_be_released(void)
+{
+    model_open(&model, 4 * GIB, 4 * GIB);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_RELEASE, 1, NEVER);
+    pool_trim(&model.pool, UINT64_MAX);
+    fake_fail(0, 0, 0);
+    CHECK(fake_physical() == GIB && pool_idle_bytes(&model.pool) == 0);
+    pool_sweep(&model.pool);
+    CHECK(fake_physical() == 0 && model.held == 0);
+    model_close(&model);
+}
+
 /* ---- the limit ---- */
 
 /* A pool tries out what the card can do, within the limit too. */
@@ -472,6 +487,7 @@ int main(void)
     RUN_TEST(test_all_calls_from_one_on_may_fail);
     RUN_APART(test_a_pool_that_cannot_be_opened_leaves_nothing);
     RUN_APART(test_pieces_of_a_chunk_that_get_stuck_go_back_later);
+    RUN_APART(test_the_next_sweep_releases_chunks_that_could_not_be_released);
     RUN_APART(test_opening_a_pool_does_not_pass_the_limit);
     RUN_APART(test_the_limit_is_never_passed_and_a_refusal_costs_nothing);
     RUN_APART(test_a_request_waits_for_work_rather_than_fail);
