@@ -55,7 +55,7 @@ const struct option_entry train_options_table[] = {
     {"validate-every", OPTION_COUNT, AT(validate_every), "N", "0", 0, 1e9,
      "steps between validations; 0 is at the end only"},
     {"val-batches", OPTION_COUNT, AT(val_batches), "N", "0", 0, 1e9,
-     "batches per validation; 0 is all (synthetic: 4)"},
+     "batches per validation, of --data chosen at random, each time the same; 0 is all (synthetic: 4)"},
     {"val-batch", OPTION_COUNT, AT(val_batch), "N", "0", 0, 1 << 20,
      "samples per validation batch; 0 is the same as --batch"},
 

@@ -120,9 +120,11 @@ static enum status note_loss(struct trainer *trainer, struct trainer_evaluation 
                        (unsigned long long)trainer->step);
 }
 
-/* How the data of validations is read. A second validation finds decoded samples in the cache. */
+/* How the data of validations is read. A second validation finds decoded samples in the cache. --val-batches
+ * of a data set are chosen at random, the same each time: files are in the order of their classes. */
 static struct pipeline_config configure(const struct train_options *options)
 {
+    bool part = options->data && options->val_batches;
     bool again = options->validate_every || options->prune > 0.0 || options->quantize != QUANTIZE_NONE;
 
     return (struct pipeline_config){
@@ -130,6 +132,7 @@ static struct pipeline_config configure(const struct train_options *options)
         .batch = validation_batch(options),
         .seed = options->seed,
         .once = true,
+        .shuffle = part ? UINT64_MAX : 0,
         .prepare = options->val_preprocess == PREPROCESS_CPU ? PREPARE_CPU : PREPARE_GPU,
         .workers = (int)options->workers,
         .prefetch = (int)options->prefetch,

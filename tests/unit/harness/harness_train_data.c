@@ -117,6 +117,24 @@ static void test_where_pictures_are_prepared_and_by_how_many_does_not_matter(voi
     }
 }
 
+/* Files come class by class. All pictures are alike, and so are the answers: the accuracy is the share of one
+ * class. */
+static void test_a_part_of_the_validation_has_samples_of_all_classes(void)
+{
+    static const char *const files[] = {"train/a", "train/b", "val/a", "val/b"};
+    char name[32];
+
+    for (int i = 0; i < 32; i++) {
+        snprintf(name, sizeof(name), "%s/%d.png", files[i % 4], i);
+        files_write_picture(folder, name, 8, 8, 90, 90, 90);
+    }
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=4", "--image=8", "--steps=1", "--quiet", "--val-batch=8",
+          "--val-batches=1");
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_TRUE_MESSAGE(atof(train_field("accuracy")) > 0.0, train_said.out);
+    TEST_ASSERT_TRUE_MESSAGE(atof(train_field("accuracy")) < 1.0, train_said.out);
+}
+
 static void test_a_resumed_run_goes_on_with_the_batch_that_was_next(void)
 {
     char save[FILES_PATH + 32], resume[FILES_PATH + 32], whole[64];
@@ -312,6 +330,7 @@ int main(void)
     RUN_TEST(test_it_learns_from_text);
     RUN_TEST(test_no_share_for_validation_means_no_validation);
     RUN_TEST(test_where_pictures_are_prepared_and_by_how_many_does_not_matter);
+    RUN_TEST(test_a_part_of_the_validation_has_samples_of_all_classes);
     RUN_TEST(test_a_resumed_run_goes_on_with_the_batch_that_was_next);
     RUN_TEST(test_a_broken_picture_ends_the_run_or_is_skipped);
     RUN_TEST(test_bad_data_is_named_before_anything_runs);
