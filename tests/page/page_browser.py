@@ -326,6 +326,37 @@ def test_of_refusals_in_one_place_the_last_is_drawn(case):
     check(labels == ["refused 3 MiB and 2 more"], "the labels: %s" % labels)
 
 
+NOTE_TEXTS = """
+window.texts = [];
+(draw => CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+  const { width } = this.measureText(text), height = 10, far = { left: 0, right: 1, center: 0.5 }[this.textAlign], down = { top: 0, bottom: 1, middle: 0.5 }[this.textBaseline];
+  texts.push([text, x - width * far, y - height * down, width, height]);
+  draw.apply(this, arguments);
+})(CanvasRenderingContext2D.prototype.fillText);
+drawPicture(page);
+"""
+
+
+def test_no_label_covers_another(case):
+    """A limit far above everything, and a refused request at the right end: the job's others had the memory."""
+    paths = []
+    for pid in (1, 2):
+        events = [(recount.LIMIT, 1, 0, 900 * MIB, 0, 0, 1), (recount.ALLOC, 10, 4096, 20 * MIB, 0, 0), (recount.REFUSAL, 10**9, 0, 30 * MIB, 0, 0, 12 * MIB)]
+        paths.append(case.path("far%d.gpucap" % pid))
+        recount.write(paths[-1], [(67, 0, b"vm\0one\0./train " + b"--width=8 " * 40), (68, 0, b"simgpu\0GPU-a\0" + b"999999999")], events, 10**6, pid)
+    for recordings in (paths[:1], paths):
+        for width, height in ((390, 844), (1280, 1400)):
+            case.chrome.size(width, height)
+            case.open(case.page("far.html", *recordings))
+            texts = case.chrome.run("(() => { %s return texts; })()" % NOTE_TEXTS)
+            check(any(text[0].endswith("far above") for text in texts) and any(text[0].startswith("refused") for text in texts), "the labels: %s" % texts)
+            for i, (one, x, y, wide, high) in enumerate(texts):
+                check(x >= 0 and x + wide <= width and y >= 4, "%d: '%s' is cut" % (width, one))
+                for other, left, top, across, down in texts[:i]:
+                    apart = left >= x + wide or x >= left + across or top >= y + high or y >= top + down
+                    check(apart, "%d: '%s' covers '%s'" % (width, one, other))
+
+
 def test_refusals_of_several_processes_are_drawn_by_time(case):
     paths = []
     for pid, at in ((1, 9 * 10**8), (2, 10**8)):  # the first process is the one that is refused last
@@ -433,6 +464,7 @@ def main():
             test_a_limit_of_the_job_that_refused_is_not_that_of_the_process(case)
             test_of_refusals_in_one_place_the_last_is_drawn(case)
             test_a_full_card_is_not_a_limit(case)
+            test_no_label_covers_another(case)
             test_refusals_of_several_processes_are_drawn_by_time(case)
             test_times_fit_the_length(case)
             test_long_and_foreign_names(case)

@@ -38,7 +38,7 @@ function layOut(page) {
   const lanes = page.lanes, tops = lanes.map(lane => topOf(page, lane));
   const room = lanes.length === 1 ? Math.max(240, Math.min(420, window.innerHeight * 0.46)) : Math.min(900, 380 + 60 * lanes.length);
   page.scale = room / tops.reduce((sum, top) => sum + top, 0);
-  let y = lanes.length === 1 ? 24 : 36;
+  let y = lanes.length === 1 ? 30 : 36;
   lanes.forEach((lane, i) => {
     lane.y = y;
     lane.height = Math.max(LEAST_LANE, tops[i] * page.scale);
@@ -186,6 +186,7 @@ function drawScale(context, lane, page, layout, scale, most, colours) {
 
 function drawLimit(context, lane, page, layout, scale, most, colours) {
   const limits = lane.series.limits, end = page.view.to;
+  lane.beside = 0; // what the line of the title has at its right end
   if (!hasLimit(page, lane)) return;
   context.save();
   context.beginPath();
@@ -208,10 +209,16 @@ function drawLimit(context, lane, page, layout, scale, most, colours) {
   if (now === Infinity) return;
   const y = lane.y + lane.height - now * scale;
   context.fillStyle = colours.ink;
-  context.textAlign = now > most ? 'right' : 'left'; // refused requests are mostly at the right end
+  const text = (lane.series.limitIsCard ? 'card ' : 'limit ') + bytesText(now);
   context.textBaseline = 'bottom';
-  context.fillText((lane.series.limitIsCard ? 'card ' : 'limit ') + bytesText(now) + (now > most ? ', far above' : ''),
-    now > most ? layout.width - layout.right : layout.left + 6, now > most ? lane.y - 4 : y - 3);
+  if (now > most) {
+    lane.beside = context.measureText(text + ', far above').width + 12;
+    context.textAlign = 'right';
+    context.fillText(text + ', far above', layout.width - layout.right, lane.y - 13); // above the labels of refusals
+  } else {
+    context.textAlign = 'left'; // refused requests are mostly at the right end
+    context.fillText(text, layout.left + 6, y - 3);
+  }
 }
 
 /* ---- what happened ---- */
@@ -360,12 +367,13 @@ function drawArrow(context, x, from, to, colours, text) {
   context.textAlign = 'left';
   context.textBaseline = 'middle';
   const y = from + way * Math.min(26, Math.abs(to - from) / 3), wide = context.measureText(text).width;
+  const left = x + 11 + wide > page.layout.width ? x - 11 - wide : x + 11;
   context.fillStyle = colours.paper;
   context.globalAlpha = 0.85;
-  context.fillRect(x + 7, y - 8, wide + 8, 16);
+  context.fillRect(left - 4, y - 8, wide + 8, 16);
   context.globalAlpha = 1;
   context.fillStyle = colours.ink;
-  context.fillText(text, x + 11, y);
+  context.fillText(text, left, y);
 }
 
 /* ---- all of it ---- */
@@ -388,7 +396,7 @@ function drawTimes(context, page, layout, colours) {
 }
 
 function drawTitle(context, lane, page, layout, colours) {
-  const most = layout.plot - 120;
+  const most = layout.plot - 8 - lane.beside;
   let text = lane.title;
   context.font = '600 ' + page.font;
   while (text.length > 4 && context.measureText(text).width > most) text = text.slice(0, -2);
