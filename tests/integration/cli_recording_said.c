@@ -202,6 +202,19 @@ static void test_a_pool_without_idle_memory_is_said_in_words(void)
     spawn_result_free(&result);
 }
 
+static void test_no_limit_is_drawn_before_the_first_one(void)
+{
+    struct recording_make make = begin();
+
+    recording_make_event(
+        &make, RECORDING_ALLOC,
+        (struct recording_event){.time_ns = S, .address = 4096, .bytes = MIB, .kind = RECORDING_ASYNC});
+    recording_make_close(&make, 2 * S, true);
+    struct spawn_result result = CLI_RUN(NULL, "view", path);
+    cli_expect_out("\n       0  ", &result);
+    spawn_result_free(&result);
+}
+
 /* As other programs do: where stdout is no terminal, COLUMNS says how wide it is. */
 static void test_view_in_a_pipe_is_as_wide_as_columns_says(void)
 {
@@ -288,6 +301,7 @@ int main(void)
     RUN_TEST(test_neighbours_are_those_of_the_same_card);
     RUN_TEST(test_view_marks_a_wait_from_its_begin_to_its_end);
     RUN_TEST(test_a_pool_without_idle_memory_is_said_in_words);
+    RUN_TEST(test_no_limit_is_drawn_before_the_first_one);
     RUN_TEST(test_view_in_a_pipe_is_as_wide_as_columns_says);
     RUN_TEST(test_what_is_no_recording_is_named_as_what_it_is);
     RUN_TEST(test_of_several_recordings_one_without_events_is_noted);

@@ -85,6 +85,7 @@ static void fill(struct columns *columns, const struct timeline *timeline, const
     uint64_t now[COLUMNS_GROUPS] = {0}, highest = 0;
     int at = 0;
 
+    columns->columns[0].limit = state.limit; /* the first step may be in a later one */
     for (size_t i = 0; i <= timeline->step_count; i++) {
         const int next = i < timeline->step_count ? column_of(columns, timeline, timeline->steps[i].time_ns)
                                                   : columns->width - 1;
