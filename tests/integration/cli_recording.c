@@ -634,6 +634,58 @@ static void test_what_the_neighbours_had_is_not_guessed(void)
     spawn_result_free(&result);
 }
 
+static void test_long_names_take_more_lines(void)
+{
+    static const char names[] = "login-041.of-a-cluster.example.org\0training-of-a-large-model\0train";
+    static const char card[] = "RTX PRO 6000 Blackwell Max-Q Workstation Edition\0GPU-1\000103079215104";
+    static const char library[] = "libattention_kernels.so\0/x", tag[] = "workspace of the second block";
+    struct recording_make make;
+
+    TEST_ASSERT_TRUE(
+        recording_make_open(&make, first, (struct recording_head){.pid = 4194304}, RECORDING_PLAIN));
+    recording_make_name(&make, RECORDING_PROGRAM, 0, names, sizeof(names));
+    recording_make_name(&make, RECORDING_DEVICE, 0, card, sizeof(card));
+    recording_make_name(&make, RECORDING_OWNER, 1, library, sizeof(library));
+    recording_make_name(&make, RECORDING_TAG, 1, tag, sizeof(tag));
+    for (unsigned i = 0; i < 3; i++) {
+        struct recording_event block = {.time_ns = 10 + i * 1000000,
+                                        .address = 4096,
+                                        .bytes = (1023 << 20) + 1,
+                                        .kind = RECORDING_ASYNC,
+                                        .thread = 4194304,
+                                        .owner = 1,
+                                        .tag = 1};
+
+        recording_make_event(&make, RECORDING_ALLOC, block);
+        block.time_ns += 999999;
+        recording_make_event(&make, i < 2 ? RECORDING_FREE : RECORDING_REFUSAL, block);
+    }
+    recording_make_close(&make, 100000000, true);
+    struct spawn_result result = CLI_RUN(NULL, "summary", first);
+    cli_expect_out("process 4194304 on login-041.of-a-cluster.example.org, job\n  training-of-a-large-model,",
+                   &result);
+    cli_expect_out("2 times,\n                 999 us at most\n", &result);
+    expect_narrow(result.out);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("               thread 4194304\n", &result);
+    expect_narrow(result.out);
+    spawn_result_free(&result);
+}
+
+static void test_a_limit_beyond_the_card_is_said_to_be_one(void)
+{
+    make_refusal(first,
+                 (struct recording_event){
+                     .time_ns = 15, .bytes = 4 << 20, .limit = RECORDING_LIMIT_JOB, .other = 1 << 20},
+                 &(struct recording_event){.time_ns = 4, .bytes = 15 << 20, .other = RECORDING_LIMIT_JOB});
+    struct spawn_result result = CLI_RUN(NULL, "why", first);
+    cli_expect_out("would fit    with a limit 3 MiB higher\n  the card     has only 16 MiB in all\n",
+                   &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--max"), result.out);
+    spawn_result_free(&result);
+}
+
 static void test_commands_to_try_can_be_copied_into_a_shell(void)
 {
     char path[256], line[300];
@@ -671,6 +723,8 @@ int main(void)
     RUN_TEST(test_memory_that_serves_a_request_is_not_idle);
     RUN_TEST(test_a_neighbour_whose_recording_was_not_closed_is_named);
     RUN_TEST(test_what_the_neighbours_had_is_not_guessed);
+    RUN_TEST(test_long_names_take_more_lines);
+    RUN_TEST(test_a_limit_beyond_the_card_is_said_to_be_one);
     RUN_TEST(test_commands_to_try_can_be_copied_into_a_shell);
     RUN_TEST(test_page_is_one_file_that_loads_nothing);
     RUN_TEST(test_page_that_cannot_be_written_leaves_no_file);

@@ -4,6 +4,7 @@
 #include "interpose/account/account.h"
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/recording_print.h"
 #include "tools/gpucap/recording_set.h"
 #include "tools/gpucap/recording_words.h"
@@ -19,6 +20,7 @@
 #define LARGE_SHARE 64 /* a block is large from this part of the peak on */
 #define SHORT_SHARE 20 /* and lives short below this part of the time */
 #define WIDTH       80
+#define NAME        64 /* characters of a host or job */
 #define MIB         (UINT64_C(1) << 20)
 #define PARTNERS    4                    /* processes that memory was lent to, or borrowed from */
 #define RESERVE     (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
@@ -153,6 +155,14 @@ static int largest_group(const void *a, const void *b)
 
 #define GROUPS_MAX 256
 #define GROUP_TEXT (2 * WORDS_CUT + 4)
+#define LINE_TEXT  (GROUP_TEXT + 160)
+
+/* One holder of blocks; long names may take a second line. */
+static void print_group(const char *label, const char *text)
+{
+    printf("  %-*s", LINES_LABEL - 2, label);
+    lines_text(LINES_LABEL, LINES_LABEL + 2, text);
+}
 
 /* Sums up the blocks that `wanted` accepts by owner and tag, largest first. */
 static size_t group_blocks(const struct timeline *timeline, struct group groups[GROUPS_MAX],
@@ -206,7 +216,7 @@ static void print_leaks(const struct timeline *timeline)
 {
     struct group groups[GROUPS_MAX];
     const size_t count = group_blocks(timeline, groups, is_leak);
-    char name[GROUP_TEXT], size[RECORDING_TIME];
+    char name[GROUP_TEXT], size[RECORDING_TIME], text[LINE_TEXT];
     /* The program may still run, or was killed before it could free anything. */
     const char *label = timeline->recording->ended ? "never freed" : "live at end";
 
@@ -214,10 +224,11 @@ static void print_leaks(const struct timeline *timeline)
         printf("  %-13snothing\n", label);
         return;
     }
-    for (size_t i = 0; i < count && i < LINES; i++)
-        printf("  %-13s%s in %" PRIu64 " block%s of %s\n", i ? "" : label,
-               recording_size(groups[i].bytes, size), groups[i].count, groups[i].count == 1 ? "" : "s",
-               group_name(timeline, &groups[i], name));
+    for (size_t i = 0; i < count && i < LINES; i++) {
+        snprintf(text, sizeof(text), "%s in %" PRIu64 " block%s of %s", recording_size(groups[i].bytes, size),
+                 groups[i].count, groups[i].count == 1 ? "" : "s", group_name(timeline, &groups[i], name));
+        print_group(i ? "" : label, text);
+    }
     if (count > LINES)
         printf("  %-13sand blocks of %zu other holders\n", "", count - LINES);
 }
@@ -234,15 +245,17 @@ static void print_short_lived(const struct timeline *timeline)
     struct group groups[GROUPS_MAX];
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     const size_t count = group_blocks(timeline, groups, is_short_lived);
-    char name[GROUP_TEXT], size[RECORDING_TIME], span[RECORDING_TIME];
+    char name[GROUP_TEXT], size[RECORDING_TIME], span[RECORDING_TIME], text[LINE_TEXT];
     int lines = 0;
 
     for (size_t i = 0; i < count && lines < LINES; i++) {
         if (groups[i].largest < timeline_used(&state) / LARGE_SHARE)
             continue;
-        printf("  %-13s%s: up to %s, %" PRIu64 " time%s, %s at most\n", lines++ ? "" : "short-lived",
-               group_name(timeline, &groups[i], name), recording_size(groups[i].largest, size),
-               groups[i].count, groups[i].count == 1 ? "" : "s", recording_time(groups[i].longest_ns, span));
+        snprintf(text, sizeof(text), "%s: up to %s, %" PRIu64 " time%s, %s at most",
+                 group_name(timeline, &groups[i], name), recording_size(groups[i].largest, size),
+                 groups[i].count, groups[i].count == 1 ? "" : "s",
+                 recording_time(groups[i].longest_ns, span));
+        print_group(lines++ ? "" : "short-lived", text);
     }
 }
 
@@ -327,17 +340,30 @@ static const struct recording_track *first_of(const struct recording_set *set, i
     return track;
 }
 
-static void print_track(const struct recording_set *set, const struct recording_track *track, bool fit)
+/* Which process it was, where, and how much was recorded. */
+static void print_process(const struct recording_set *set, const struct recording_track *track)
 {
     const struct recording *recording = &set->recordings[track->file];
     const char *host = recording_program(recording, RECORDING_HOST_NAME);
     const char *job = recording_program(recording, RECORDING_JOB_NAME);
-    char card[RECORDING_CARD], span[RECORDING_TIME], title[WORDS_CUT];
+    char card[RECORDING_CARD], span[RECORDING_TIME], title[WORDS_CUT], names[2][WORDS_CUT];
+    char text[3 * WORDS_CUT + RECORDING_CARD];
 
     puts(words_cut(recording_set_title(set, track->file), WIDTH, title));
-    printf("process %u%s%s%s%s, %s, %s, %zu event%s\n\n", recording->head.pid, *host ? " on " : "", host,
-           *job ? ", job " : "", job, recording_set_card(track, card),
-           recording_time(track->timeline.end_ns, span), recording->count, recording->count == 1 ? "" : "s");
+    snprintf(text, sizeof(text), "process %u%s%s%s%s, %s, %s, %zu event%s", recording->head.pid,
+             *host ? " on " : "", words_cut(host, NAME, names[0]), *job ? ", job " : "",
+             words_cut(job, NAME, names[1]), recording_set_card(track, card),
+             recording_time(track->timeline.end_ns, span), recording->count,
+             recording->count == 1 ? "" : "s");
+    lines_text(0, 2, text);
+    putchar('\n');
+}
+
+static void print_track(const struct recording_set *set, const struct recording_track *track, bool fit)
+{
+    const struct recording *recording = &set->recordings[track->file];
+
+    print_process(set, track);
     print_peak(&track->timeline);
     print_refusals(&track->timeline);
     print_waits(&track->timeline);

@@ -10,6 +10,7 @@
 #include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/why_apart.h"
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/words.h"
 
 #include <inttypes.h>
@@ -127,6 +128,13 @@ static uint64_t shortage(const struct refusal *refusal)
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
 }
 
+/* True if the limit would have to be larger than the card. */
+static bool is_above_card(const struct refusal *refusal)
+{
+    return !is_card(refusal) && !is_too_small(refusal) && refusal->state.limit != TIMELINE_NO &&
+           card_bytes(refusal) && refusal->state.limit + shortage(refusal) > card_bytes(refusal);
+}
+
 /* What the process's own limit would have to be, if it is too low as well; 0: it is not. */
 static uint64_t needed_each(const struct refusal *refusal)
 {
@@ -142,13 +150,15 @@ static void print_asked(const struct refusal *refusal)
     const char *thread = recording_text(&recording->threads, event->thread, 0);
     const struct recording_frames *stack = event->stack ? recording_stack(recording, event->stack) : NULL;
     struct frames frames;
-    char size[RECORDING_TIME], text[FRAMES_TEXT], name[WORDS_CUT];
+    char size[RECORDING_TIME], text[FRAMES_TEXT], name[WORDS_CUT], tag[WORDS_CUT] = "", line[3 * WORDS_CUT];
 
-    printf("  asked        %s by %s", recording_size(event->bytes, size),
-           words_cut(timeline_name(recording, TIMELINE_BY_OWNER, event->owner), 24, name));
     if (event->tag)
-        printf(" (%s)", words_cut(timeline_name(recording, TIMELINE_BY_TAG, event->tag), 20, name));
-    printf(", thread %u%s%.16s\n", event->thread, *thread ? " " : "", thread);
+        words_cut(timeline_name(recording, TIMELINE_BY_TAG, event->tag), 20, tag);
+    snprintf(line, sizeof(line), "%s by %s%s%s%s, thread %u%s%.16s", recording_size(event->bytes, size),
+             words_cut(timeline_name(recording, TIMELINE_BY_OWNER, event->owner), 24, name), *tag ? " (" : "",
+             tag, *tag ? ")" : "", event->thread, *thread ? " " : "", thread);
+    printf("  %-*s", LINES_LABEL - 2, "asked");
+    lines_text(LINES_LABEL, LINES_LABEL, line);
     if (!stack || !frames_open(&frames, recording))
         return;
     for (uint32_t i = 0, shown = 0; i < stack->count && shown < FRAMES; i++) {
@@ -393,6 +403,8 @@ static void print_remedy(const struct refusal *refusal)
         printf("               and the limit of the process, %s, %s higher\n",
                recording_size(refusal->each, each),
                recording_size(needed_each(refusal) - refusal->each, size));
+    if (is_above_card(refusal))
+        printf("  the card     has only %s in all\n", recording_size(card_bytes(refusal), size));
     if (refusal->event->limit == RECORDING_LIMIT_ADMIN && !is_too_small(refusal))
         puts("               which only the administrator can set (" OPTIONS_ADMIN_FILE ")");
 }
@@ -414,8 +426,7 @@ static void print_advice(const struct refusal *refusal)
     if (is_card(refusal) && !is_too_small(refusal))
         why_try_card(&count, is_kept(refusal));
     else if (!is_too_small(refusal) && refusal->event->limit != RECORDING_LIMIT_ADMIN &&
-             refusal->state.limit != TIMELINE_NO &&
-             (!card_bytes(refusal) || refusal->state.limit + missing <= card_bytes(refusal))) {
+             refusal->state.limit != TIMELINE_NO && !is_above_card(refusal)) {
         if (needed_each(refusal))
             why_try_limits(&count, refusal->state.limit + missing, needed_each(refusal));
         else
