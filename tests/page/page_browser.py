@@ -377,6 +377,15 @@ def test_times_fit_the_length(case):
         check(len(set(ticks)) == len(ticks) > 2 and all(len(tick) < 12 and tick.endswith(unit) for tick in ticks), "the axis: %s" % ticks)
 
 
+def test_an_early_moment_of_a_long_recording_has_its_digits(case):
+    events = [(recount.ALLOC, 10, 4096, MIB, 0, 0), (recount.REFUSAL, 153 * 10**6, 0, MIB, 0, 0), (recount.REFUSAL, 231 * 10**6, 0, MIB, 0, 0), (recount.USED, 53 * 10**9, 0, MIB, 0, 0)]
+    recount.write(case.path("early.gpucap"), [(67, 0, b"vm\0\0./x")], events)
+    case.open(case.page("early.html", case.path("early.gpucap")))
+    check("Out of memory at 0.231 s:" in sentences(case), "the sentence: " + sentences(case))
+    times = case.chrome.run("[...document.querySelectorAll('#events button')].map(button => button.innerText)")
+    check(times == ["0.153 s", "0.231 s"], "the list: %s" % times)
+
+
 def test_long_and_foreign_names(case):
     long, hebrew = b"name-" * 60, "\u05e9\u05dc\u05d5\u05dd".encode()
     names = [(67, 0, b"vm\0\0./" + long), (64, 1, long), (65, 1, long + b"x"), (65, 2, hebrew)]
@@ -467,6 +476,7 @@ def main():
             test_no_label_covers_another(case)
             test_refusals_of_several_processes_are_drawn_by_time(case)
             test_times_fit_the_length(case)
+            test_an_early_moment_of_a_long_recording_has_its_digits(case)
             test_long_and_foreign_names(case)
             test_hostile_text_is_only_text(case)
             test_a_million_events(case)

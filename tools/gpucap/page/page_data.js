@@ -277,11 +277,13 @@ function spanText(ns) {
     : Math.floor(s / 3600) + ' h ' + String(Math.floor(s % 3600 / 60)).padStart(2, '0') + ' m';
 }
 
-/* A moment, with as many digits as a view of `span` can tell apart, in a unit that fits the length of all. */
+/* A moment, with as many digits as a view of `span` can tell apart, in a unit that fits the length of all; an early one
+ * with up to three digits behind the point. */
 function momentText(ns, span) {
   if (page.end >= LONG) return clockText(ns, span < 500e9 ? Math.min(9, Math.max(0, Math.ceil(-Math.log10(Math.max(span, 1) / 1e9 / 500)))) : 0);
   const [unit, name, most] = page.end < 1e5 ? [1, ' ns', 0] : page.end < 1e6 ? [1e3, ' \u00b5s', 3] : page.end < 1e9 ? [1e6, ' ms', 6] : [1e9, ' s', 9];
-  const digits = Math.min(most, Math.max(1, Math.ceil(-Math.log10(Math.max(span, 1) / unit / 500))));
+  const early = ns > 0 ? Math.min(3, Math.ceil(2 - Math.log10(ns / unit))) : 0;
+  const digits = Math.min(most, Math.max(1, early, Math.ceil(-Math.log10(Math.max(span, 1) / unit / 500))));
   return (ns / unit).toFixed(digits) + name;
 }
 
