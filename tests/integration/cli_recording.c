@@ -636,7 +636,8 @@ static void test_what_the_neighbours_had_is_not_guessed(void)
 
 static void test_long_names_take_more_lines(void)
 {
-    static const char names[] = "login-041.of-a-cluster.example.org\0training-of-a-large-model\0train";
+    static const char names[] = "login-041.of-a-cluster.example.org\0training-of-a-large-model\0train "
+                                "--model=one-with-a-long-name --steps=100";
     static const char card[] = "RTX PRO 6000 Blackwell Max-Q Workstation Edition\0GPU-1\000103079215104";
     static const char library[] = "libattention_kernels.so\0/x", tag[] = "workspace of the second block";
     struct recording_make make;
@@ -660,6 +661,10 @@ static void test_long_names_take_more_lines(void)
         block.time_ns += 999999;
         recording_make_event(&make, i < 2 ? RECORDING_FREE : RECORDING_REFUSAL, block);
     }
+    recording_make_event(
+        &make, RECORDING_ALLOC,
+        (struct recording_event){
+            .time_ns = 5000000, .address = 4096, .bytes = 1 << 20, .kind = RECORDING_ASYNC, .device = 1});
     recording_make_close(&make, 100000000, true);
     struct spawn_result result = CLI_RUN(NULL, "summary", first);
     cli_expect_out("process 4194304 on login-041.of-a-cluster.example.org, job\n  training-of-a-large-model,",

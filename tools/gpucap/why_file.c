@@ -24,8 +24,9 @@
 #define MIB        (UINT64_C(1) << 20)
 #define RESERVE    (64 * MIB) /* what the library leaves to the driver by default, beside every request */
 #define WIDTH      80
-#define FRAMES     3 /* of the call stack that are shown */
-#define EARLIER    3 /* refusals that are named beside the last one */
+#define HEADING    96 /* characters of what happened */
+#define FRAMES     3  /* of the call stack that are shown */
+#define EARLIER    3  /* refusals that are named beside the last one */
 #define NEIGHBOURS 4
 #define LITTLE     (16 * MIB)
 
@@ -463,31 +464,32 @@ static void print_earlier(const struct timeline *timeline, const struct recordin
     }
 }
 
-/* The process, and its card if it has several. */
-static void print_heading(const struct recording_set *set, const struct recording_track *track)
+/* The process, its card if it has several, and what happened to it. */
+static void print_heading(const struct recording_set *set, const struct recording_track *track,
+                          const char *what)
 {
     bool several = false;
-    char title[WORDS_CUT], gpu[RECORDING_CARD];
+    char title[WORDS_CUT], gpu[RECORDING_CARD], line[WORDS_CUT + RECORDING_CARD + HEADING];
 
     for (int i = 0; i < set->track_count; i++)
         several = several || (set->tracks[i].file == track->file && &set->tracks[i] != track);
-    printf("%u %s", set->recordings[track->file].head.pid,
-           words_cut(recording_set_title(set, track->file), 40, title));
-    if (several)
-        printf(", %s", recording_set_gpu(track, gpu));
-    fputs(": ", stdout);
+    snprintf(line, sizeof(line), "%u %s%s%s: %s", set->recordings[track->file].head.pid,
+             words_cut(recording_set_title(set, track->file), 40, title), several ? ", " : "",
+             several ? recording_set_gpu(track, gpu) : "", what);
+    lines_text(0, 2, line);
 }
 
 /* A context that does not fit is no request: the program fails before its first one. */
-static void print_not_refused(const struct timeline *timeline)
+static void print_not_refused(const struct recording_set *set, const struct recording_track *track)
 {
+    const struct timeline *timeline = &track->timeline;
     const struct timeline_state state = timeline_state_after(timeline, timeline->peak);
     char sentence[RECORDING_SENTENCE], context[RECORDING_TIME];
     int count = 0;
 
     if (!timeline->block_count && state.context > state.limit) {
-        printf("the CUDA context does not fit\n\n  It takes %s, more than the limit, before the program's "
-               "first request.\n",
+        print_heading(set, track, "the CUDA context does not fit");
+        printf("\n  It takes %s, more than the limit, before the program's first request.\n",
                recording_size(state.context, context));
         if (state.limit_kind == RECORDING_LIMIT_ADMIN)
             puts("  Only the administrator can set a higher one (" OPTIONS_ADMIN_FILE ").");
@@ -496,7 +498,8 @@ static void print_not_refused(const struct timeline *timeline)
                           state.context + RESERVE, " ...");
         return;
     }
-    fputs("no request was refused\n  ", stdout);
+    print_heading(set, track, "no request was refused");
+    fputs("  ", stdout);
     recording_sentence(timeline, sentence);
     recording_print_cut(sentence, WIDTH - 2);
 }
@@ -506,7 +509,7 @@ static void explain(const struct recording_set *set, const struct recording_trac
     const struct timeline *timeline = &track->timeline;
     struct refusal refusal = {.set = set, .track = track, .timeline = timeline};
     struct recording_holder holders[RECORDING_NAMED + 1];
-    char at[RECORDING_TIME];
+    char at[RECORDING_TIME], what[HEADING];
     unsigned long long count = 0;
 
     for (size_t i = 0; i < timeline->mark_count; i++) {
@@ -515,13 +518,15 @@ static void explain(const struct recording_set *set, const struct recording_trac
             count++;
         }
     }
-    print_heading(set, track);
     if (!count) {
-        print_not_refused(timeline);
+        print_not_refused(set, track);
         return;
     }
-    printf(count == 1 ? "%llu request refused, at %s\n\n" : "%llu requests refused, the last at %s\n\n",
-           count, recording_time(refusal.event->time_ns, at));
+    snprintf(what, sizeof(what),
+             count == 1 ? "%llu request refused, at %s" : "%llu requests refused, the last at %s", count,
+             recording_time(refusal.event->time_ns, at));
+    print_heading(set, track, what);
+    putchar('\n');
     refusal.steps = timeline_steps_until(timeline, refusal.event->time_ns);
     refusal.state = timeline_state_after(timeline, refusal.steps);
     refusal.each = TIMELINE_NO;
