@@ -6,7 +6,9 @@ usage: page_browser.py BUILD_FOLDER [SCREENSHOT_FOLDER]
 
 Exit status 77 where there is no Chromium. With a folder, screenshots are left there.
 """
+import base64
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -218,6 +220,18 @@ def test_several_processes(case, recordings):
             "(now => (compose(page.joins[0], page.grouping, 5000, now), [now.reduce((a, b) => a + b), page.joins[0].named[5000]]))"
             "(new Float64Array(page.grouping.groups.length))")
         check(abs(sums[0] - sums[1]) < 1, "by %s the parts are %s" % (mode, sums))
+
+
+def test_the_picture_prints_on_one_page(case):
+    """With the words above it; moment and events come on the next."""
+    for name in ("one.html", "two.html"):
+        for width in (390, 1280):
+            case.chrome.size(width, 1400)
+            case.open(case.path(name))
+            case.chrome.run("for (const id of ['moment', 'events', 'notes']) document.getElementById(id).style.display = 'none'")
+            pages = case.chrome.call("Page.printToPDF", preferCSSPageSize=True)["data"]
+            count = len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(pages)))
+            check(count == 1, "%s prints on %d pages from a window of %d" % (name, count, width))
 
 
 def sentences(case):
@@ -465,6 +479,7 @@ def main():
             test_click_shows_the_blocks_of_that_moment(case, recordings[0])
             test_left_out_groups(case, recordings[0])
             test_several_processes(case, recordings)
+            test_the_picture_prints_on_one_page(case)
             test_without_a_limit_the_card_is_it(case)
             test_cards_are_not_summed_up(case)
             test_cards_of_one_number_have_different_names(case)

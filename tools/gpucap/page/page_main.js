@@ -157,6 +157,7 @@ function setMode(mode) {
   for (const join of page.joins) // above the first of its card; cards are in one piece
     page.lanes.splice(page.lanes.findIndex(lane => lane.series === join.tracks[0]), 0, { series: join, title: gpu(join.tracks[0]) + 'All processes' });
   for (const lane of page.lanes) lane.full = lane.series;
+  document.documentElement.classList.toggle('several', page.lanes.length > 1); // prints upright
   if (mode !== page.filteredFor) page.hidden.clear();
   page.filteredFor = mode;
   filterLanes();
