@@ -23,7 +23,6 @@ enum lock_rank {
     LOCK_ORDER,    /* streams.c: one thread orders streams on the device; held while it records an event */
     LOCK_STREAMS,  /* streams.c: which streams are in use; held for a few instructions */
     LOCK_CAPTURES, /* capture.c: the names of open captures; held for a few instructions */
-    LOCK_RANKS,
 };
 
 struct lock {

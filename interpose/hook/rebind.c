@@ -307,8 +307,8 @@ void rebind_pending_now(void)
     walk(&scan);
 }
 
-/* Returns true if the namespace of the handle has a library whose file name begins with `library`. */
-static bool namespace_has(void *handle, const char *library)
+/* Returns true if the namespace of the handle has a driver. */
+static bool namespace_has_driver(void *handle)
 {
     struct link_map *map = NULL;
 
@@ -319,7 +319,7 @@ static bool namespace_has(void *handle, const char *library)
     for (; map; map = map->l_next) {
         const char *slash = map->l_name ? strrchr(map->l_name, '/') : NULL;
 
-        if (map->l_name && !strncmp(slash ? slash + 1 : map->l_name, library, strlen(library)))
+        if (map->l_name && !strncmp(slash ? slash + 1 : map->l_name, "libcuda.so", strlen("libcuda.so")))
             return true;
     }
     return false;
@@ -331,7 +331,7 @@ static struct trampoline_answer open_apart(Lmid_t name_space, const char *file, 
 
     if (!handle)
         return (struct trampoline_answer){NULL, 1};
-    if (namespace_has(handle, "libcuda.so"))
+    if (namespace_has_driver(handle))
         cannot_bind(file, "is loaded into a namespace of its own");
     else
         past_us(file); /* it may load the driver later with that namespace's own dlopen */

@@ -437,22 +437,21 @@ int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool 
     return rc;
 }
 
-struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment,
-                               struct pool_effort *effort)
+struct range *pool_take_aligned(struct pool *pool, uint64_t bytes, struct pool_effort *effort)
 {
     struct ranges *ranges = &pool->ranges;
     struct range *range;
 
     if (ranges_prepare(ranges, 8))
         return NULL;
-    range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
+    range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, bytes);
     if (!range && cache_empty(pool, 0))
-        range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, alignment);
-    if (range || pool_make_fit(pool, RANGES_SMALL, bytes + alignment - RANGES_UNIT, false, &range, effort))
+        range = ranges_take_aligned(ranges, RANGES_SMALL, bytes, bytes);
+    if (range || pool_make_fit(pool, RANGES_SMALL, 2 * bytes - RANGES_UNIT, false, &range, effort))
         return range;
-    /* The range has room for every alignment, so this fits. */
+    /* The range has room for it wherever the range begins, so this fits. */
     const enum ranges_zone zone = range->start < ranges->border ? RANGES_SMALL : RANGES_LARGE;
     const bool prepared = ranges_prepare(ranges, 8) == 0;
     ranges_give(ranges, range, range->epoch);
-    return prepared ? ranges_take_aligned(ranges, zone, bytes, alignment) : NULL;
+    return prepared ? ranges_take_aligned(ranges, zone, bytes, bytes) : NULL;
 }

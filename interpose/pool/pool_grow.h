@@ -9,10 +9,9 @@
 int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool wait, struct range **out,
                   struct pool_effort *effort);
 
-/* Takes a range for the heap of small blocks, at a multiple of `alignment`, if need be after making room.
+/* Takes a range for the heap of small blocks, at a multiple of its size, if need be after making room.
  * Returns NULL if there is none. Never waits, because jemalloc's locks are held. */
-struct range *pool_take_extent(struct pool *pool, uint64_t bytes, uint64_t alignment,
-                               struct pool_effort *effort);
+struct range *pool_take_aligned(struct pool *pool, uint64_t bytes, struct pool_effort *effort);
 
 /* Returns false if the request would not fit even if all freed memory were usable. Then do not wait: it would
  * not help, and the work may depend on the program getting its error. */

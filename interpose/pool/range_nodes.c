@@ -49,7 +49,7 @@ int ranges_prepare(struct ranges *r, unsigned count)
 
 static uint64_t page_of(const struct ranges *r, uint64_t address)
 {
-    return (address - r->base) / RANGES_HINT;
+    return (address - r->base) / RANGES_PAGE;
 }
 
 static struct range *hint_at(const struct ranges *r, uint64_t address)
@@ -184,7 +184,7 @@ static uint64_t words_of(uint64_t bits)
 
 static uint64_t hint_bytes(uint64_t span)
 {
-    const uint64_t pages = span / RANGES_HINT + 1;
+    const uint64_t pages = span / RANGES_PAGE + 1;
     uint64_t bytes = pages * sizeof(struct range *);
 
     for (uint64_t level = 0, bits = pages; level < RANGES_LEVELS; level++, bits = words_of(bits))
@@ -195,7 +195,7 @@ static uint64_t hint_bytes(uint64_t span)
 /* Maps the hints and the bits above them as one piece of memory, touched only where there are ranges. */
 int range_nodes_open(struct ranges *r)
 {
-    const uint64_t pages = r->span / RANGES_HINT + 1;
+    const uint64_t pages = r->span / RANGES_PAGE + 1;
 
     r->hints = pages_map_sparse(hint_bytes(r->span));
     if (!r->hints)

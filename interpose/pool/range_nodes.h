@@ -14,7 +14,6 @@
 #define RANGES_PAGE                                                                                          \
     (UINT64_C(2) << 20) /* memory is mapped and released in multiples of this (the driver's granularity) */
 #define RANGES_BINS       (64 + 32 * 32)
-#define RANGES_HINT       RANGES_PAGE         /* bytes of address space per hint */
 #define RANGES_LEVELS     4                   /* levels of bits above the hints: enough for 64^4 pages */
 #define RANGES_LARGE_FROM (UINT64_C(1) << 20) /* smallest block of the large zone; see ranges_zone_for */
 #define RANGES_SMALL_PART 8                   /* the small zone is 1/RANGES_SMALL_PART of the address space */

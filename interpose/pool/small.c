@@ -109,7 +109,7 @@ static unsigned find_pieces(const struct small_page *page, unsigned count, unsig
 static struct small_page *new_page(struct pool *pool)
 {
     struct pool_effort effort = {.made = false};
-    struct range *range = pool_take_extent(pool, SMALL_PAGE, SMALL_PAGE, &effort);
+    struct range *range = pool_take_aligned(pool, SMALL_PAGE, &effort);
     struct small_page *page = range ? page_of(pool, range->start) : NULL;
 
     if (range && !page && (page = pages_map_sparse(sizeof(*page)))) {
