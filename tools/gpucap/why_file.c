@@ -370,14 +370,14 @@ static void print_reserve(const struct refusal *refusal)
 
 /* ---- what to try ---- */
 
-static uint64_t tagged(const struct refusal *refusal, const char *part)
+static uint64_t tagged_activation(const struct refusal *refusal)
 {
     struct timeline_share *shares;
     const size_t count = timeline_shares(refusal->timeline, refusal->steps, TIMELINE_BY_TAG, &shares);
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (strstr(timeline_name(refusal->timeline->recording, TIMELINE_BY_TAG, shares[i].id), part))
+        if (strstr(timeline_name(refusal->timeline->recording, TIMELINE_BY_TAG, shares[i].id), "activation"))
             bytes += shares[i].bytes;
     }
     free(shares);
@@ -386,7 +386,7 @@ static uint64_t tagged(const struct refusal *refusal, const char *part)
 
 static void print_remedy(const struct refusal *refusal)
 {
-    const uint64_t short_of = shortage(refusal), activations = tagged(refusal, "activation");
+    const uint64_t short_of = shortage(refusal), activations = tagged_activation(refusal);
     char size[RECORDING_TIME], each[RECORDING_TIME];
 
     if (is_card(refusal) && refusal->event->other >= refusal->event->bytes)

@@ -81,7 +81,7 @@ PAIR(cuMemsetD2D32Async,
 /* ---- arrays by byte offset: the array is taken as one long row ---- */
 
 static CUresult copy_array(CUarray to_array, uint64_t to, CUarray from_array, uint64_t from, size_t size,
-                           CUstream stream, enum sim_copy_wait wait, size_t to_offset, size_t from_offset)
+                           CUstream stream, size_t to_offset, size_t from_offset)
 {
     CUDA_MEMCPY3D copy = {.srcMemoryType = from_array ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED,
                           .srcArray = from_array,
@@ -95,14 +95,14 @@ static CUresult copy_array(CUarray to_array, uint64_t to, CUarray from_array, ui
                           .Height = 1,
                           .Depth = 1};
 
-    return sim_copy_3d(&copy, stream, wait);
+    return sim_copy_3d(&copy, stream, COPY_SYNC);
 }
 
 PAIR_DS(cuMemcpyHtoA_v2, (CUarray to, size_t offset, const void *from, size_t size),
-        copy_array(to, 0, NULL, HOST(from), size, stream, COPY_SYNC, offset, 0))
+        copy_array(to, 0, NULL, HOST(from), size, stream, offset, 0))
 PAIR_DS(cuMemcpyAtoH_v2, (void *to, CUarray from, size_t offset, size_t size),
-        copy_array(NULL, HOST(to), from, 0, size, stream, COPY_SYNC, 0, offset))
+        copy_array(NULL, HOST(to), from, 0, size, stream, 0, offset))
 PAIR_DS(cuMemcpyDtoA_v2, (CUarray to, size_t offset, CUdeviceptr from, size_t size),
-        copy_array(to, 0, NULL, from, size, stream, COPY_SYNC, offset, 0))
+        copy_array(to, 0, NULL, from, size, stream, offset, 0))
 PAIR_DS(cuMemcpyAtoD_v2, (CUdeviceptr to, CUarray from, size_t offset, size_t size),
-        copy_array(NULL, to, from, 0, size, stream, COPY_SYNC, 0, offset))
+        copy_array(NULL, to, from, 0, size, stream, 0, offset))

@@ -68,14 +68,6 @@ static struct CUgraphNode_st *node_of(struct sim_link *link)
     return LIST_ITEM(link, struct CUgraphNode_st, link);
 }
 
-static void mark_all(struct CUgraph_st *graph, unsigned int mark)
-{
-    struct sim_link *at;
-
-    for (at = graph->nodes.next; at != &graph->nodes; at = at->next)
-        node_of(at)->mark = mark;
-}
-
 static void mark_before(const struct sim_nodes *from)
 {
     size_t i;
@@ -89,9 +81,11 @@ static void mark_before(const struct sim_nodes *from)
 
 bool sim_graph_reaches(struct CUgraph_st *graph, const struct sim_nodes *from, const struct sim_nodes *wanted)
 {
+    struct sim_link *at;
     size_t i;
 
-    mark_all(graph, 0);
+    for (at = graph->nodes.next; at != &graph->nodes; at = at->next)
+        node_of(at)->mark = 0;
     mark_before(from);
     for (i = 0; i < wanted->count; i++)
         if (!wanted->items[i]->mark)
