@@ -442,13 +442,6 @@ void fake_start(uint64_t capacity)
     fake_fail(0, 0, 0);
 }
 
-void fake_set_capacity(uint64_t capacity)
-{
-    fake_lock();
-    fake.capacity = capacity;
-    fake_unlock();
-}
-
 void fake_full_of_others(void)
 {
     fake_lock();

@@ -52,7 +52,6 @@ enum fake_call {
 
 /* Starts a fresh driver with so much memory. */
 void fake_start(uint64_t capacity);
-void fake_set_capacity(uint64_t capacity);
 /* Makes cuMemCreate refuse memory with special properties, whatever the attributes of the card say. */
 void fake_plain_only(void);
 /* The same only for memory to decompress into. */

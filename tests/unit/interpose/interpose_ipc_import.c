@@ -18,7 +18,6 @@
 #define ONE    ((CUcontext)0x100)
 #define OTHER  ((CUcontext)0x200)
 #define CHUNKS 3
-#define MAPS   16
 
 static const uint64_t sizes[CHUNKS] = {PAGE, 2 * PAGE, PAGE};
 static const struct ipc_ticket ticket = {.id = 5, .bytes = 3 * PAGE, .offset = OFFSET};
