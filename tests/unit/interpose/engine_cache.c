@@ -163,6 +163,21 @@ static void test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_w
     fake_end();
 }
 
+/* Also one that was not the last to be handed out. */
+static void test_each_block_from_the_cache_returns_there(void)
+{
+    begin(256 * MIB);
+    const uint64_t one = take(20000), two = take(2 * MIB);
+    CHECK(pool_free(&pool, one, true) == 0 && pool_free(&pool, two, true) == 0);
+    pthread_mutex_lock(&pool.lock.mutex); /* a thread that needs it now would hang */
+    CHECK(take(20000) == one && take(2 * MIB) == two);
+    CHECK(pool_free(&pool, one, true) == 0 && pool_free(&pool, two, true) == 0);
+    CHECK(take(2 * MIB) == two && take(20000) == one);
+    CHECK(pool_free(&pool, two, true) == 0 && pool_free(&pool, one, true) == 0);
+    pthread_mutex_unlock(&pool.lock.mutex);
+    end_empty();
+}
+
 /* Behind work of one stream the same block comes back at once; when a second stream has come, only in order.
  */
 static void test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two(void)
@@ -341,6 +356,30 @@ static void test_what_an_idle_thread_keeps_is_there_for_others(void)
     CHECK(labs((char *)pool.caches - (char *)pool.caches->next) == sizeof(struct cache));
     sem_post(&go_on);
     CHECK(pthread_join(other, NULL) == 0);
+    const uint64_t block = take(MIB);
+    CHECK(pool_stats(&pool).live_count == 1); /* what was taken from the thread does not count */
+    CHECK(pool_free(&pool, block, true) == 0);
+    end_empty();
+}
+
+static uint64_t left[50];
+
+static void *take_and_leave(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < 50; i++)
+        left[i] = take(9000);
+    return NULL;
+}
+
+static void test_blocks_of_a_thread_that_ended_count_in_the_peak(void)
+{
+    begin(64 * MIB);
+    on_thread(take_and_leave, NULL);
+    const struct pool_stats s = pool_stats(&pool);
+    CHECK(s.live >= 50 * 9000 && s.peak_live == s.live && s.live_count == 50);
+    for (unsigned i = 0; i < 50; i++)
+        CHECK(pool_free(&pool, left[i], true) == 0);
     end_empty();
 }
 
@@ -453,10 +492,12 @@ int main(void)
     RUN_APART(test_cached_blocks_side_by_side_serve_a_larger_one);
     RUN_APART(test_with_much_room_a_large_block_is_cached_only_where_it_fits_best);
     RUN_APART(test_a_block_from_the_cache_returns_there_only_if_no_other_came_or_went);
+    RUN_APART(test_each_block_from_the_cache_returns_there);
     RUN_APART(test_kept_blocks_are_reused_behind_one_stream_and_not_behind_two);
     RUN_APART(test_a_second_free_is_refused_from_every_state_of_a_block);
     RUN_APART(test_of_two_threads_that_free_a_block_one_succeeds);
     RUN_APART(test_what_an_idle_thread_keeps_is_there_for_others);
+    RUN_APART(test_blocks_of_a_thread_that_ended_count_in_the_peak);
     RUN_APART(test_a_thread_that_ends_leaves_nothing_behind);
     RUN_APART(test_a_pool_may_end_while_threads_keep_blocks_of_it);
     RUN_TEST(test_a_block_that_is_being_kept_is_not_taken_away);

@@ -42,7 +42,7 @@ static struct fake {
 
 static struct {
     uint64_t stack, asked;
-    int asks, graph_ends, launches, trims, flags, says, kept, lends, awaits, rooms, destroyed;
+    int asks, graph_ends, launches, trims, flags, says, kept, lends, awaits, rooms, destroyed, growing;
 } got;
 
 /* ---- the test's own library ---- */
@@ -80,14 +80,15 @@ bool route_retry(struct route_attempt *attempt)
 
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes)
 {
-    growth->device = NULL;
+    growth->device = (struct device *)0x1000;
+    got.growing++;
     got.stack = bytes;
     return CUDA_SUCCESS;
 }
 
 void route_grow_end(const struct route_growth *growth)
 {
-    (void)growth;
+    got.growing -= growth->device != NULL;
 }
 
 bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow)
@@ -339,6 +340,7 @@ void tearDown(void)
     fake.inactive = false;
     cuGraphExecDestroy(EXEC);
     TEST_ASSERT_TRUE(graphs_none());
+    TEST_ASSERT_EQUAL_INT(0, got.growing);
 }
 
 static void add(CUgraphNodeType type, uint64_t bytes, uintptr_t function, uintptr_t kernel)
@@ -378,10 +380,16 @@ static void test_a_graph_that_cannot_be_remembered_is_refused(void)
 
 static void test_the_largest_stack_of_a_graphs_kernels_is_asked_for(void)
 {
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = 0};
+    CUgraphExec exec;
+
     add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 100, 0);
     add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 0, 3000); /* by its CUkernel */
     add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 200, 0);
     make();
+    TEST_ASSERT_EQUAL_UINT64(3000, got.stack);
+    got.stack = 0;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphInstantiateWithParams(&exec, GRAPH, &params));
     TEST_ASSERT_EQUAL_UINT64(3000, got.stack);
     TEST_ASSERT_TRUE(graphs_none()); /* it allocates nothing */
     fake.inactive = true;
