@@ -216,8 +216,6 @@ bool graphs_again(struct graphs_ask *ask, uint64_t held)
     pthread_rwlock_t *launches = &card_of(&ask->part)->launches;
     const struct timespec until = clock_after(PATIENCE);
 
-    ask->again = ask->alone = ask->moved = false;
-    ask->need = 0;
     if (pthread_rwlock_timedrdlock(launches, &until) != 0)
         return false;
     pthread_mutex_lock(&lock);

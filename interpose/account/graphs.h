@@ -70,7 +70,7 @@ struct graphs_ask {
 };
 
 /* Returns true if the launch repeats the last one and needs nothing more: graphs_end must follow. `held`:
- * what the driver holds for graphs. */
+ * what the driver holds for graphs. The caller has set exec, part and stream; the rest is 0. */
 bool graphs_again(struct graphs_ask *ask, uint64_t held);
 /* Call if graphs_again returned false: waits for the other launches on the card and holds back new ones until
  * graphs_end, which must follow. Waits 1 s at most, since a program can hold up a launch in the driver: then

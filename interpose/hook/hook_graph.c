@@ -243,7 +243,7 @@ static CUdevice card_of(const struct launch *launch)
 
 static uint64_t bytes_of(const struct launch *launch)
 {
-    return launch->count == 1 && !launch->cards[0].ask.again ? launch->cards[0].ask.need : 0;
+    return launch->count == 1 ? launch->cards[0].ask.need : 0;
 }
 
 /* ---- the hooks ---- */
