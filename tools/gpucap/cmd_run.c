@@ -392,7 +392,7 @@ int cmd_run(const struct arguments *arguments)
     int status = parse_words(&run, arguments->count, arguments->operands);
     if (status)
         return status;
-    if (run.help || !run.program)
+    if (run.help)
         return cli_help("run");
     status = check_settings(&run);
     if (!status)

@@ -50,7 +50,7 @@ static bool resolve(const struct ledgers_card *card, const struct steer_max *max
 {
     char text[WORDS_TEXT];
 
-    if (!max->none && max->size.is_percent && !card->facts.known) {
+    if (max->size.is_percent && !card->facts.known) {
         fprintf(err, "gpucap: %s: how large it is cannot be known here, so a percentage means nothing\n",
                 ledgers_card_name(card));
         return false;
