@@ -9,6 +9,7 @@ foreach(name cli_run cli_text cli_parts cli_capped)
   gpucap_test(${name} SOURCES ${name}.c LIBS cli_support)
   add_dependencies(${name} gpucap_command gpucap_library cli_quiet cli_rival)
 endforeach()
+add_dependencies(cli_capped fill_dl simgpu_cuda simgpu_nvml)
 
 # Tests of the commands that read recordings.
 gpucap_test(cli_recording SOURCES cli_recording.c LIBS cli_support test_recordings)
