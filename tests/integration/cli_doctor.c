@@ -49,6 +49,7 @@ static void test_healthy_machine_is_described_and_is_status_0(void)
     cli_expect_out("virtual memory management", &result);
     cli_expect_out("limit      device 1: none", &result);
     cli_expect_out(" cuMemAlloc_v2", &result);
+    cli_expect_out("preload    nothing else is preloaded", &result);
     cli_expect_out("settings   all others have the defaults", &result);
     cli_expect_out("result     healthy", &result);
     spawn_result_free(&result);

@@ -691,6 +691,30 @@ static void test_a_limit_beyond_the_card_is_said_to_be_one(void)
     spawn_result_free(&result);
 }
 
+/* Of several recordings a time is one since the first began. */
+static void test_an_export_of_several_has_one_time(void)
+{
+    struct recording_make make;
+
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_TRUE(
+            recording_make_open(&make, i ? second : first,
+                                (struct recording_head){.pid = 7 + (uint32_t)i,
+                                                        .began_unix_ns = 1000 + 500 * (uint64_t)i,
+                                                        .began_mono_ns = 1000 + 500 * (uint64_t)i},
+                                RECORDING_PLAIN));
+        recording_make_event(
+            &make, RECORDING_ALLOC,
+            (struct recording_event){.time_ns = 2, .address = 4096, .bytes = 8, .kind = RECORDING_MALLOC});
+        recording_make_close(&make, 3, true);
+    }
+    struct spawn_result result = CLI_RUN(NULL, "export", "--to=csv", first, second);
+    cli_expect_status(0, &result);
+    cli_expect_out("\n2,7,0,", &result);
+    cli_expect_out("\n502,8,0,", &result);
+    spawn_result_free(&result);
+}
+
 static void test_commands_to_try_can_be_copied_into_a_shell(void)
 {
     char path[256], line[300];
@@ -730,6 +754,7 @@ int main(void)
     RUN_TEST(test_what_the_neighbours_had_is_not_guessed);
     RUN_TEST(test_long_names_take_more_lines);
     RUN_TEST(test_a_limit_beyond_the_card_is_said_to_be_one);
+    RUN_TEST(test_an_export_of_several_has_one_time);
     RUN_TEST(test_commands_to_try_can_be_copied_into_a_shell);
     RUN_TEST(test_page_is_one_file_that_loads_nothing);
     RUN_TEST(test_page_that_cannot_be_written_leaves_no_file);

@@ -215,6 +215,70 @@ static void test_no_limit_is_drawn_before_the_first_one(void)
     spawn_result_free(&result);
 }
 
+static void test_of_many_refusals_the_first_are_named_and_the_others_counted(void)
+{
+    static const char *const last[] = {"3 MiB for program", "and 1 more\n"};
+
+    for (uint64_t count = 3; count <= 4; count++) {
+        struct recording_make make = begin();
+
+        for (uint64_t i = 1; i <= count; i++)
+            recording_make_event(
+                &make, RECORDING_REFUSAL,
+                (struct recording_event){.time_ns = i, .bytes = i * MIB, .limit = RECORDING_LIMIT_PROCESS});
+        recording_make_close(&make, 20, true);
+        struct spawn_result result = CLI_RUN(NULL, "summary", path);
+        cli_expect_out(last[count - 3], &result);
+        TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "4 MiB for"), result.out);
+        if (count == 3)
+            TEST_ASSERT_NULL_MESSAGE(strstr(result.out, " more\n"), result.out);
+        spawn_result_free(&result);
+    }
+}
+
+/* What `why` says is idle for a request of 90 MiB. */
+static void expect_idle(const uint64_t apart[RECORDING_APART_COUNT], uint64_t hole, const char *expected)
+{
+    struct recording_make make = begin();
+
+    recording_make_event(&make, RECORDING_GROW,
+                         (struct recording_event){.time_ns = 1, .bytes = 50 * MIB, .other = 50 * MIB});
+    for (uint64_t i = 0; i < 2; i++)
+        recording_make_event(&make, RECORDING_ALLOC,
+                             (struct recording_event){.time_ns = 2 + i,
+                                                      .address = (i + 1) * MIB + i * hole,
+                                                      .bytes = MIB,
+                                                      .kind = RECORDING_MALLOC});
+    for (int i = RECORDING_APART_IDLE; apart && i < RECORDING_APART_COUNT; i++) {
+        if (apart[i])
+            recording_make_event(&make, RECORDING_APART,
+                                 (struct recording_event){.time_ns = 5,
+                                                          .bytes = apart[i],
+                                                          .other = i == RECORDING_APART_IDLE ? *apart : 0,
+                                                          .limit = (uint8_t)i});
+    }
+    recording_make_event(
+        &make, RECORDING_REFUSAL,
+        (struct recording_event){.time_ns = 5, .bytes = 90 * MIB, .limit = RECORDING_LIMIT_PROCESS});
+    recording_make_close(&make, 20, true);
+    struct spawn_result result = CLI_RUN(NULL, "why", path);
+    cli_expect_out(expected, &result);
+    spawn_result_free(&result);
+}
+
+static void test_idle_memory_is_said_with_its_pieces_or_its_holes(void)
+{
+    uint64_t apart[RECORDING_APART_COUNT] = {
+        [RECORDING_APART_PIECES] = 1, [RECORDING_APART_IDLE] = 48 * MIB, [RECORDING_APART_JOINED] = 48 * MIB};
+
+    expect_idle(apart, 0, "  idle         48 MiB in its pool; at most 48 MiB in one block\n");
+    apart[RECORDING_APART_PIECES] = 2;
+    expect_idle(apart, 0, "  idle         48 MiB in its pool, in 2 pieces; at most 48 MiB in one block\n");
+    expect_idle(NULL, 0, "  idle         48 MiB in its pool\n");
+    expect_idle(NULL, 9 * MIB,
+                "  idle         48 MiB in its pool; the largest hole between blocks is 9 MiB\n");
+}
+
 /* As other programs do: where stdout is no terminal, COLUMNS says how wide it is. */
 static void test_view_in_a_pipe_is_as_wide_as_columns_says(void)
 {
@@ -302,6 +366,8 @@ int main(void)
     RUN_TEST(test_view_marks_a_wait_from_its_begin_to_its_end);
     RUN_TEST(test_a_pool_without_idle_memory_is_said_in_words);
     RUN_TEST(test_no_limit_is_drawn_before_the_first_one);
+    RUN_TEST(test_of_many_refusals_the_first_are_named_and_the_others_counted);
+    RUN_TEST(test_idle_memory_is_said_with_its_pieces_or_its_holes);
     RUN_TEST(test_view_in_a_pipe_is_as_wide_as_columns_says);
     RUN_TEST(test_what_is_no_recording_is_named_as_what_it_is);
     RUN_TEST(test_of_several_recordings_one_without_events_is_noted);

@@ -148,6 +148,27 @@ static void test_completion_knows_every_command_and_option(void)
     spawn_result_free(&result);
 }
 
+/* How often `word` is in `text`. */
+static int count_of(const char *word, const char *text)
+{
+    int count = 0;
+
+    for (; (text = strstr(text, word)); text += strlen(word))
+        count++;
+    return count;
+}
+
+static void test_zsh_offers_processes_where_bash_does(void)
+{
+    static const char word[] = "$(gpucap completion processes";
+    struct spawn_result bash = CLI_RUN(NULL, "completion", "bash"), zsh = CLI_RUN(NULL, "completion", "zsh");
+
+    TEST_ASSERT_GREATER_THAN_INT(3, count_of(word, bash.out));
+    TEST_ASSERT_EQUAL_INT(count_of(word, bash.out), count_of(word, zsh.out));
+    spawn_result_free(&bash);
+    spawn_result_free(&zsh);
+}
+
 /* What bash would offer for the words, the last of them unfinished. */
 static void expect_offers(const char *words, int index, const char *offers)
 {
@@ -312,6 +333,7 @@ int main(void)
     RUN_TEST(test_help_fits_80_columns);
     RUN_TEST(test_command_without_its_parts_says_what_is_missing);
     RUN_TEST(test_completion_knows_every_command_and_option);
+    RUN_TEST(test_zsh_offers_processes_where_bash_does);
     RUN_TEST(test_bash_completes_commands_options_and_jobs);
     RUN_TEST(test_zsh_accepts_its_script);
     RUN_TEST(test_text_of_others_is_made_harmless);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/harness/harness_files.h"
 #include "harness/data/pipeline.h"
@@ -96,6 +97,15 @@ static enum status run_once(const struct data_config *data, const struct pipelin
     return status;
 }
 
+/* The number that the next descriptor would get. */
+static int next_fd(void)
+{
+    const int fd = dup(STDERR_FILENO);
+
+    close(fd);
+    return fd;
+}
+
 /* With the first call failing, then the second, until a run has no call left to fail. */
 static void fail_each(const struct data_config *data, enum pipeline_prepare prepare)
 {
@@ -107,6 +117,7 @@ static void fail_each(const struct data_config *data, enum pipeline_prepare prep
                                      .workers = 2,
                                      .cache = 1 << 20};
     int failed = 0;
+    const int before = next_fd();
 
     for (long call = 0; call < MOST_CALLS; call++) {
         enum status status;
@@ -124,6 +135,7 @@ static void fail_each(const struct data_config *data, enum pipeline_prepare prep
     }
     TEST_ASSERT_GREATER_THAN_INT(4, failed);
     TEST_ASSERT_EQUAL_INT(STATUS_OK, run_once(data, &config));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(before, next_fd(), "a file is left open");
 }
 
 static void test_synthetic_data(void)
@@ -150,7 +162,8 @@ static void test_idx_and_cifar_files(void)
 
 static void test_folders_of_pictures(void)
 {
-    struct data_config data = {.path = folder, .kind = DATA_IMAGES, .image = 8};
+    /* a picture for which there was no memory is not a corrupt one */
+    struct data_config data = {.path = folder, .kind = DATA_IMAGES, .image = 8, .corrupt = CORRUPT_REFUSE};
 
     for (int i = 0; i < 3; i++) {
         char name[32];

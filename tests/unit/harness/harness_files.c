@@ -99,6 +99,35 @@ uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, enum files_form form, size
     return out;
 }
 
+uint8_t *files_jpeg_cmyk(const uint8_t inks[4], int h, int w, bool adobe, size_t *bytes)
+{
+    struct jpeg_compress_struct info;
+    struct jpeg_error_mgr errors;
+    unsigned char *out = NULL, *row = malloc((size_t)w * 4);
+    unsigned long size = 0;
+
+    for (size_t i = 0; i < (size_t)w * 4; i++)
+        row[i] = adobe ? (uint8_t)(255 - inks[i % 4]) : inks[i % 4];
+    info.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&info);
+    jpeg_mem_dest(&info, &out, &size);
+    info.image_width = (JDIMENSION)w;
+    info.image_height = (JDIMENSION)h;
+    info.input_components = 4;
+    info.in_color_space = JCS_CMYK;
+    jpeg_set_defaults(&info);
+    jpeg_set_quality(&info, 95, TRUE);
+    info.write_Adobe_marker = adobe;
+    jpeg_start_compress(&info, TRUE);
+    while (info.next_scanline < info.image_height)
+        jpeg_write_scanlines(&info, &row, 1);
+    jpeg_finish_compress(&info);
+    jpeg_destroy_compress(&info);
+    free(row);
+    *bytes = size;
+    return out;
+}
+
 struct memory_file {
     uint8_t *data;
     size_t count;

@@ -2,6 +2,7 @@
 #ifndef TESTS_HARNESS_FILES_H
 #define TESTS_HARNESS_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,6 +22,8 @@ enum files_form { FILES_PLAIN, FILES_PROGRESSIVE, FILES_GREY, FILES_FULL_CHROMA,
 
 /* Pictures as files in memory, to be freed: rgb[h][w][3]. */
 uint8_t *files_jpeg(const uint8_t *rgb, int h, int w, enum files_form form, size_t *bytes);
+/* All of one colour, in inks; Adobe's programs store them inverted, and mark that. */
+uint8_t *files_jpeg_cmyk(const uint8_t inks[4], int h, int w, bool adobe, size_t *bytes);
 uint8_t *files_png(const uint8_t *rgb, int h, int w, int interlaced, size_t *bytes);
 
 /* A picture of one colour as a file in the folder. */

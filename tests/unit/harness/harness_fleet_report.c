@@ -130,6 +130,8 @@ static void test_the_report_fits_80_columns_and_has_keys_for_programs_only(void)
         TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "member 1: killed by signal 9 (Killed)\n"), text);
         for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
             TEST_ASSERT_TRUE_MESSAGE(strcspn(line, "\n") <= 80, line);
+        const char *row = strchr(text, '\n') + 1; /* its columns end where the headings do */
+        TEST_ASSERT_EQUAL_INT(strstr(text, " cap ") + 4 - text, strstr(row, " 8G ") + 3 - row);
     }
     write_report(NULL, true, text, sizeof(text));
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "\nmember=2 "), text);

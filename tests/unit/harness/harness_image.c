@@ -112,6 +112,22 @@ static void test_a_larger_picture_is_shrunk_with_its_proportions(void)
     free(big);
 }
 
+static void test_inks_become_colours_whether_or_not_they_are_stored_inverted(void)
+{
+    static const uint8_t inks[] = {51, 102, 204, 51}, colours[] = {204 * 4 / 5, 153 * 4 / 5, 51 * 4 / 5};
+
+    for (int adobe = 0; adobe < 2; adobe++) {
+        struct image image;
+        size_t bytes;
+        uint8_t *file = files_jpeg_cmyk(inks, H, W, adobe, &bytes);
+
+        TEST_ASSERT_EQUAL_INT(IMAGE_OK, decode(file, bytes, H, W, &image));
+        for (int i = 0; i < H * W * 3; i++)
+            TEST_ASSERT_UINT8_WITHIN(3, colours[i % 3], image.out[i]);
+        free(file);
+    }
+}
+
 static void test_every_truncation_is_refused(void)
 {
     for (int kind = 0; kind < 4; kind++) {
@@ -392,6 +408,7 @@ int main(void)
     RUN_TEST(test_a_png_comes_back_exactly_also_interlaced);
     RUN_TEST(test_a_jpeg_comes_back_closely_also_progressive);
     RUN_TEST(test_a_larger_picture_is_shrunk_with_its_proportions);
+    RUN_TEST(test_inks_become_colours_whether_or_not_they_are_stored_inverted);
     RUN_TEST(test_every_truncation_is_refused);
     RUN_TEST(test_bytes_changed_at_random_never_crash);
     RUN_TEST(test_a_png_of_huge_dimensions_is_refused_by_its_header);

@@ -415,6 +415,10 @@ static void test_a_refusal_is_written_at_once(void)
     events_note_bytes(RECORDING_REFUSAL, 0, 1, 0);
     recorder_step(false);
     TEST_ASSERT_GREATER_THAN_UINT(before, writes);
+    const unsigned after = writes;
+    note_alloc(0x2000, 1);
+    recorder_step(false);
+    TEST_ASSERT_EQUAL_UINT(after, writes); /* what follows is not */
     recorder_close();
 }
 

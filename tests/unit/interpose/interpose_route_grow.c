@@ -552,6 +552,7 @@ static void test_each_card_counts_its_own_contexts(void)
     for (int i = 0; i < CARDS; i++)
         cards[i].context_bytes = 8 * PAGE;
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
+    TEST_ASSERT_EQUAL_INT(1, got.made); /* a recording names its card */
     TEST_ASSERT_EQUAL_UINT64(LIMIT - GUESS, room(0));
     TEST_ASSERT_EQUAL_UINT64(LIMIT, room(1));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(1, OTHER));

@@ -171,6 +171,16 @@ static void test_lost_and_unknown_releases_do_not_break_the_sums(void)
     TEST_ASSERT_EQUAL_UINT64(3, timeline.blocks[0].end_ns);
 }
 
+static void test_a_pool_of_an_absurd_size_does_not_count(void)
+{
+    add(RECORDING_GROW, (struct recording_event){.bytes = 5, .other = 5});
+    add(RECORDING_GROW, (struct recording_event){.bytes = 5, .other = RECORDING_BYTES_MAX});
+    add(RECORDING_TRIM, (struct recording_event){.bytes = 5, .other = UINT64_MAX});
+    open_timeline(0);
+    TEST_ASSERT_EQUAL_size_t(1, timeline.step_count);
+    TEST_ASSERT_EQUAL_UINT64(5, timeline_state_after(&timeline, 1).held);
+}
+
 static void test_devices_have_timelines_of_their_own(void)
 {
     uint16_t devices[4];
@@ -253,6 +263,7 @@ int main(void)
     RUN_TEST(test_the_end_of_a_context_is_no_measurement);
     RUN_TEST(test_shares_follow_owner_kind_and_tag);
     RUN_TEST(test_lost_and_unknown_releases_do_not_break_the_sums);
+    RUN_TEST(test_a_pool_of_an_absurd_size_does_not_count);
     RUN_TEST(test_devices_have_timelines_of_their_own);
     RUN_TEST(test_every_moment_of_a_training_agrees_with_a_recount);
     RUN_TEST(test_moments_are_found_by_time);

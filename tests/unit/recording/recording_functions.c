@@ -1,5 +1,7 @@
 /* Names of functions in call stacks: found in the file that was recorded, and not in one that was changed
  * since or is none. */
+#include <elf.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +114,36 @@ static void test_files_that_are_no_elf_files_have_none(void)
     TEST_ASSERT_FALSE(functions_find(&functions, 0, name));
 }
 
+/* Reads this program, whose symbols are all made to be no functions. */
+static void test_a_file_without_functions_has_none(void)
+{
+    FILE *file = fopen("/proc/self/exe", "re");
+    Elf64_Ehdr header;
+    long size;
+
+    TEST_ASSERT_NOT_NULL(file);
+    fseek(file, 0, SEEK_END);
+    size = ftell(file);
+    rewind(file);
+    unsigned char *bytes = malloc((size_t)size);
+    TEST_ASSERT_EQUAL_size_t((size_t)size, fread(bytes, 1, (size_t)size, file));
+    fclose(file);
+    memcpy(&header, bytes, sizeof(header));
+    for (int i = 0; i < header.e_shnum; i++) {
+        Elf64_Shdr section;
+
+        memcpy(&section, bytes + header.e_shoff + (size_t)i * sizeof(section), sizeof(section));
+        for (size_t at = 0; (section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM) &&
+                            at < section.sh_size / sizeof(Elf64_Sym);
+             at++)
+            bytes[section.sh_offset + at * sizeof(Elf64_Sym) + offsetof(Elf64_Sym, st_info)] = 0;
+    }
+    TEST_ASSERT_FALSE(functions_parse(&functions, bytes, (size_t)size));
+    TEST_ASSERT_NULL(functions.entries);
+    functions_close(&functions); /* frees nothing twice */
+    free(bytes);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -119,5 +151,6 @@ int main(void)
     RUN_TEST(test_file_that_was_changed_since_has_none);
     RUN_TEST(test_what_is_not_known_is_a_number);
     RUN_TEST(test_files_that_are_no_elf_files_have_none);
+    RUN_TEST(test_a_file_without_functions_has_none);
     return UNITY_END();
 }
