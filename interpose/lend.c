@@ -26,6 +26,7 @@
 #define TRIES            4    /* others may take what was given: then the queue is the fair way */
 #define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
 #define RACE_TURN_MS     100  /* of it, in the queue at a time */
+#define VAIN_TURNS       2    /* such turns in which no other process gives anything */
 #define LONG_WAIT_MS     2000
 #define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
 #define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
@@ -48,6 +49,13 @@ static uint64_t give_back(struct pool *pool, uint64_t missing)
     const uint64_t given = pool_trim(pool, missing);
     driver.cuCtxPopCurrent_v2(&before);
     return given;
+}
+
+/* Returns what this process could give back on the card, if need be after a wait for work. Idle memory beside
+ * a live block in the same chunk is not in it. */
+static uint64_t lendable(const struct device *device)
+{
+    return pools_reclaimable(device->ordinal) + drivers_pools_idle_on(device->ordinal);
 }
 
 /* Measures what this process uses on the card, and lowers its lease to that. */
@@ -83,7 +91,8 @@ static void conclude(struct device *device, uint64_t given)
         device_follow_job(device);
     const struct ledger_figures figures = {.used = used_now(device),
                                            .cached = pools_idle_on(device->ordinal),
-                                           .limit = atomic_load(&device->limit)};
+                                           .limit = atomic_load(&device->limit),
+                                           .lendable = lendable(device)};
     ledger_publish(device->ledger, &figures);
 }
 
@@ -287,11 +296,11 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)(sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * ASK_MS_PER_GIB;
 }
 
-/* Returns what this process uses on the card beside idle memory: without what it has freed since the last
- * measurement, or a request that fits would be refused. */
+/* Returns what this process uses on the card beside what it could give back: without what it has freed since
+ * the last measurement, or a request that fits would be refused. */
 static uint64_t live_bytes(struct device *device)
 {
-    const uint64_t idle = pools_idle_on(device->ordinal);
+    const uint64_t idle = lendable(device);
     const uint64_t used = device_is_unlimited(device) ? used_now(device) : account_known(&device->account);
 
     return sums_minus(used, idle);
@@ -317,7 +326,8 @@ static bool stand_in_queue(struct loan *loan)
     const uint64_t ms = wait > 0 ? (uint64_t)(wait * 1000) : RACE_TURN_MS;
     const uint64_t began = clock_ns();
 
-    if (capture_any() || (wait <= 0 && (clock_ms() >= loan->until || !job_can_hold(loan))))
+    if (capture_any() ||
+        (wait <= 0 && (loan->vain > VAIN_TURNS || clock_ms() >= loan->until || !job_can_hold(loan))))
         return false;
     const int rc = account_wait_for_budget(&loan->device->account, loan->need, ms);
     loan->waited = rc == 0;
@@ -395,6 +405,7 @@ static bool borrow(struct loan *loan)
     if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
     const bool given = ask_neighbours(device, missing);
+    loan->vain = given || ledger_is_owed(device->ledger) ? 0 : loan->vain + 1;
     return (given && loan->tries <= TRIES) || stand_in_queue(loan);
 }
 
@@ -429,10 +440,10 @@ void lend_end(const struct loan *loan)
         account_end_wait(&loan->device->account, loan->need);
 }
 
-/* Returns what the card lacks for `need` bytes beside our own idle memory; `need` if that is not known. */
+/* Returns what the card lacks for `need` bytes beside what we could give back; `need` if not known. */
 static uint64_t missing_on_card(struct device *device, uint64_t need)
 {
-    const uint64_t idle = pools_idle_on(device->ordinal), kept = ledger_kept(device->ledger);
+    const uint64_t idle = lendable(device), kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 
     if (device_free_bytes(device, &free_bytes) || free_bytes >= need + kept)
@@ -490,7 +501,7 @@ static int look_at_card(void *argument, uint64_t bytes)
 {
     struct need *need = argument;
     struct device *device = need->device;
-    const uint64_t idle = pools_idle_on(device->ordinal), live = live_bytes(device);
+    const uint64_t idle = lendable(device), live = live_bytes(device);
     const uint64_t kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 

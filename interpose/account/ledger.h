@@ -93,9 +93,12 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
-/* Returns what the job's other living processes use without idle memory, as they last said. One that still
- * owes an answer counts as 0, because all of it may be idle, and after two seconds with its whole lease. */
+/* Returns what the job's other living processes use without what they can give back, as they last said. One
+ * that still owes an answer counts as 0, because all of it may be idle, and after two seconds with its whole
+ * lease. */
 uint64_t ledger_live_of_others(const struct ledger *ledger);
+/* Returns true if one of them owes an answer, and not for that long. */
+bool ledger_is_owed(const struct ledger *ledger);
 /* Returns what the job's other living processes use, idle memory included, as they last said: leases that
  * they do not use are not in it. */
 uint64_t ledger_used_by_others(const struct ledger *ledger);
@@ -107,6 +110,7 @@ bool ledger_is_over(const struct ledger *ledger);
 /* The figures of this process that others can read. */
 struct ledger_figures {
     uint64_t used, cached, limit;
+    uint64_t lendable; /* the part of `cached` that this process can give back */
 };
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);
 /* Publishes `used` alone; a few instructions. */

@@ -101,12 +101,15 @@ static void ask_others(struct ledger *ledger, bool (*may_ask)(const struct ledge
     }
 }
 
-/* Waits for the answers, or until the job has `enough` room, and notes who has not answered in time. */
-static void hear_answers(struct ledger *ledger, const struct asked *asked, uint64_t enough,
+/* Waits for the answers, or until the job has `enough` room, and notes who has not answered in time. Returns
+ * true if all have answered or died. */
+static bool hear_answers(struct ledger *ledger, const struct asked *asked, uint64_t enough,
                          unsigned timeout_ms)
 {
-    if (!await_answers(ledger, asked, enough, timeout_ms) && has_room(ledger, enough))
-        return; /* those that are missing had less time */
+    const bool all = await_answers(ledger, asked, enough, timeout_ms);
+
+    if (!all && has_room(ledger, enough))
+        return false; /* those that are missing had less time */
     for (int i = 0; i < asked->count; i++) {
         const int slot = asked->of[i].slot;
 
@@ -115,31 +118,32 @@ static void hear_answers(struct ledger *ledger, const struct asked *asked, uint6
         else
             note_no_answer(ledger, slot);
     }
+    return all;
 }
 
-/* Returns what the process of a slot said is idle and may go to other jobs: it keeps its job's min. */
+/* Returns what the process of a slot said it can give back, and may: it keeps its job's min. */
 static uint64_t lendable(const struct ledger *ledger, int slot)
 {
-    return sums_smaller(atomic_load(&ledger->file->slots[slot].cached), ledger_above_min(ledger, slot));
+    return sums_smaller(atomic_load(&ledger->file->slots[slot].lendable), ledger_above_min(ledger, slot));
 }
 
-/* Puts a question to each of the asked processes: for its part of the bytes that it may lend, until `bytes`
- * are asked for. Those that have none are asked no more. */
-static void share_out(struct ledger *ledger, uint64_t bytes, struct asked *asked)
+/* Asks one process after the other, from number *next on, for what it may lend, until `bytes` are asked for.
+ * Those that have none are not asked. */
+static struct asked share_out(struct ledger *ledger, uint64_t bytes, const struct asked *others, int *next)
 {
-    int kept = 0;
+    struct asked givers = {0};
 
-    for (int i = 0; i < asked->count && bytes; i++) {
-        struct ledger_slot *slot = &ledger->file->slots[asked->of[i].slot];
-        const uint64_t part = sums_smaller(lendable(ledger, asked->of[i].slot), bytes);
+    for (; *next < others->count && bytes; ++*next) {
+        const int slot = others->of[*next].slot;
+        const uint64_t part = sums_smaller(lendable(ledger, slot), bytes);
 
         if (!part)
             continue;
-        asked->of[kept].slot = asked->of[i].slot;
-        asked->of[kept++].question = ledger_put(ledger, slot, part);
+        givers.of[givers.count].slot = slot;
+        givers.of[givers.count++].question = ledger_put(ledger, &ledger->file->slots[slot], part);
         bytes -= part;
     }
-    asked->count = kept;
+    return givers;
 }
 
 /* Returns what the asked processes may lend. */
@@ -155,16 +159,24 @@ static uint64_t add_idle(const struct ledger *ledger, const struct asked *asked)
 bool ledger_ask_card(struct ledger *ledger, uint64_t bytes, uint64_t least, unsigned timeout_ms)
 {
     struct asked asked = {0};
+    bool heard = true;
 
     ask_others(ledger, ledger_is_other, 0, &asked); /* they publish what they have idle */
     hear_answers(ledger, &asked, NOT_ENOUGH, timeout_ms);
     const uint64_t before = add_idle(ledger, &asked);
     if (before < least || before == 0)
         return false;
-    struct asked givers = asked;
-    share_out(ledger, bytes, &givers);
-    hear_answers(ledger, &givers, NOT_ENOUGH, timeout_ms);
-    return add_idle(ledger, &asked) < before;
+    /* The driver may not take back what a process has idle in its pools: then the next ones are asked. */
+    uint64_t idle = before;
+    for (int next = 0; heard && bytes && next < asked.count;) {
+        const struct asked givers = share_out(ledger, bytes, &asked, &next);
+
+        heard = hear_answers(ledger, &givers, NOT_ENOUGH, timeout_ms);
+        const uint64_t left = add_idle(ledger, &asked);
+        bytes = sums_minus(bytes, sums_minus(idle, left));
+        idle = left;
+    }
+    return idle < before;
 }
 
 bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
@@ -190,6 +202,15 @@ bool ledger_ask(struct ledger *ledger, uint64_t bytes, unsigned timeout_ms)
            ledger_room(ledger) > room; /* a process that died also gives room */
 }
 
+bool ledger_is_owed(const struct ledger *ledger)
+{
+    for (int i = 0; i < ledger_slots(ledger); i++) {
+        if (ledger_is_neighbour(ledger, i) && owes_answer(ledger, i) && !owes_for_long(ledger, i))
+            return true;
+    }
+    return false;
+}
+
 uint64_t ledger_live_of_others(const struct ledger *ledger)
 {
     uint64_t sum = 0;
@@ -199,7 +220,7 @@ uint64_t ledger_live_of_others(const struct ledger *ledger)
 
         if (!ledger_is_neighbour(ledger, i))
             continue;
-        uint64_t live = sums_minus(atomic_load(&slot->used), atomic_load(&slot->cached));
+        uint64_t live = sums_minus(atomic_load(&slot->used), atomic_load(&slot->lendable));
 
         if (owes_answer(ledger, i)) /* its figures are old */
             live = owes_for_long(ledger, i) ? atomic_load(&slot->lease) : 0;

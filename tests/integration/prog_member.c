@@ -36,6 +36,7 @@ static void publish(void)
     /* The limit is the job's, as it is now. */
     struct ledger_figures now = figures;
 
+    now.lendable = is_stuck ? 0 : now.cached;
     if (ledger_max(ledger) != LEDGER_UNLIMITED)
         now.limit = ledger_max(ledger);
     if (each < now.limit)

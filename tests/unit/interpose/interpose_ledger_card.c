@@ -202,7 +202,7 @@ static void test_a_lender_keeps_its_min(void)
 {
     struct ledger *asker = join("asker", with_min(0), 0), *lender = join("lender", with_min(600), 1000);
 
-    ledger_publish(lender, &(struct ledger_figures){.used = 1000, .cached = 900});
+    ledger_publish(lender, &(struct ledger_figures){.used = 1000, .cached = 950, .lendable = 900});
     TEST_ASSERT_EQUAL_UINT64(400, ledger_above_min(asker, lender->slot));
     TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_above_min(asker, asker->slot));
     TEST_ASSERT_FALSE(ledger_ask_card(asker, 900, 1, 1)); /* it does not answer here */

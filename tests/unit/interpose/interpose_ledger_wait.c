@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unity.h>
 
+#include "interpose/base/sums.h"
+
 #define LONG_MS 600000 /* longer than ctest lets a test run */
 
 void setUp(void)
@@ -583,8 +585,8 @@ static void test_on_a_full_card_no_process_is_asked_for_more_than_it_has(void)
 {
     struct ledger *other = test_join("another", 1000), *third = test_join(NULL, 0);
 
-    ledger_publish(other, &(struct ledger_figures){.used = 400, .cached = 100});
-    ledger_publish(third, &(struct ledger_figures){.used = 400, .cached = 60});
+    ledger_publish(other, &(struct ledger_figures){.used = 400, .cached = 300, .lendable = 100});
+    ledger_publish(third, &(struct ledger_figures){.used = 400, .cached = 60, .lendable = 60});
     /* None answers here. Who asks a second time does not wait for them again, so others ask. */
     TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 161, 161, 1)); /* all of it would not be enough */
     TEST_ASSERT_EQUAL_UINT64(0, wanted_of(other));
@@ -595,6 +597,56 @@ static void test_on_a_full_card_no_process_is_asked_for_more_than_it_has(void)
     TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 90, 1, 1));
     TEST_ASSERT_EQUAL_UINT64(90, wanted_of(other));
     TEST_ASSERT_EQUAL_UINT64(0, wanted_of(third));
+}
+
+/* A process with 100 bytes that it takes to be lendable, of which the driver takes back as much as it says.
+ */
+struct lender {
+    struct ledger *ledger;
+    uint64_t gives, asked;
+    pthread_t thread;
+};
+
+static void *answer_all(void *argument)
+{
+    struct lender *lender = argument;
+    uint64_t bytes;
+
+    while (ledger_listen(lender->ledger, &bytes)) {
+        lender->asked += bytes;
+        const uint64_t left = 100 - sums_smaller(lender->asked, lender->gives);
+        ledger_publish(lender->ledger,
+                       &(struct ledger_figures){.used = 400, .cached = left, .lendable = left});
+        ledger_answer(lender->ledger);
+    }
+    return NULL;
+}
+
+static void start_lender(struct lender *lender)
+{
+    lender->ledger = test_join(NULL, 0);
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&lender->thread, NULL, answer_all, lender));
+}
+
+static void end_lender(struct lender *lender)
+{
+    ledger_wake(lender->ledger);
+    pthread_join(lender->thread, NULL);
+}
+
+static void test_on_a_full_card_the_next_are_asked_for_what_one_could_not_give(void)
+{
+    struct lender lenders[] = {{.gives = 0}, {.gives = 20}, {.gives = 100}, {.gives = 100}};
+
+    for (int i = 0; i < 4; i++)
+        start_lender(&lenders[i]);
+    TEST_ASSERT_TRUE(ledger_ask_card(test_join(JOB, 1000), 90, 90, LONG_MS));
+    for (int i = 0; i < 4; i++)
+        end_lender(&lenders[i]);
+    TEST_ASSERT_EQUAL_UINT64(90, lenders[0].asked);
+    TEST_ASSERT_EQUAL_UINT64(90, lenders[1].asked);
+    TEST_ASSERT_EQUAL_UINT64(70, lenders[2].asked);
+    TEST_ASSERT_EQUAL_UINT64(0, lenders[3].asked);
 }
 
 /* For example a process that was stopped in the queue. */
@@ -618,21 +670,24 @@ static void test_one_that_is_first_and_does_not_take_its_memory_is_passed_over(v
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 100, 120));
 }
 
-static void test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent(void)
+static void test_what_the_job_can_lend_counts_as_free_unless_its_owner_is_silent(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 1000),
                   *third = test_join("another", 500);
 
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, 600));
-    ledger_publish(other, &(struct ledger_figures){.used = 500, .cached = 400});
+    ledger_publish(other, &(struct ledger_figures){.used = 500, .cached = 450, .lendable = 400});
     ledger_publish(third, &(struct ledger_figures){.used = 300});
     TEST_ASSERT_EQUAL_UINT64(100, ledger_live_of_others(ledger));
-    ledger_publish(other, &(struct ledger_figures){.used = 0, .cached = 400}); /* it may lie */
+    ledger_publish(other, &(struct ledger_figures){.used = 0, .lendable = 400}); /* it may lie */
     TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger));
+    TEST_ASSERT_FALSE(ledger_is_owed(ledger));
     TEST_ASSERT_FALSE(ledger_ask(ledger, 10, 1));
+    TEST_ASSERT_TRUE(ledger_is_owed(ledger));
     TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger)); /* it may be slow, and have all of it idle */
     atomic_store(&ledger->silent_since[other->slot], 0);        /* for longer than anybody is slow */
     TEST_ASSERT_EQUAL_UINT64(ledger_lease(other), ledger_live_of_others(ledger));
+    TEST_ASSERT_FALSE(ledger_is_owed(ledger));
 }
 
 /* Or the test waits for minutes. */
@@ -684,8 +739,9 @@ int main(void)
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
     RUN_TEST(test_on_a_full_card_no_process_is_asked_for_more_than_it_has);
+    RUN_TEST(test_on_a_full_card_the_next_are_asked_for_what_one_could_not_give);
     RUN_TEST(test_one_that_is_first_and_does_not_take_its_memory_is_passed_over);
-    RUN_TEST(test_idle_memory_of_the_job_counts_as_free_unless_its_owner_is_silent);
+    RUN_TEST(test_what_the_job_can_lend_counts_as_free_unless_its_owner_is_silent);
     RUN_TEST(test_who_has_enough_room_does_not_wait_for_a_slow_neighbour);
     return UNITY_END();
 }
