@@ -230,6 +230,16 @@ static void test_zsh_accepts_its_script(void)
         TEST_IGNORE_MESSAGE("there is no zsh here");
 }
 
+/* ---- a value that may be left out ---- */
+
+static void test_sim_alone_is_the_default_card(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "ps", "--sim");
+
+    cli_expect_status(0, &result);
+    spawn_result_free(&result);
+}
+
 /* ---- text of other processes ---- */
 
 static void test_text_of_others_is_made_harmless(void)
@@ -336,6 +346,7 @@ int main(void)
     RUN_TEST(test_zsh_offers_processes_where_bash_does);
     RUN_TEST(test_bash_completes_commands_options_and_jobs);
     RUN_TEST(test_zsh_accepts_its_script);
+    RUN_TEST(test_sim_alone_is_the_default_card);
     RUN_TEST(test_text_of_others_is_made_harmless);
     RUN_TEST(test_figures_read_well);
     RUN_TEST(test_command_line_that_proc_does_not_show_is_only_a_name);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "tests/support/recording_make.h"
+#include "tools/gpucap/recording_columns.h"
 #include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/timeline.h"
 #include "tools/gpucap/words.h"
@@ -156,6 +157,26 @@ static void test_shares_follow_owner_kind_and_tag(void)
     TEST_ASSERT_EQUAL_STRING("unknown tag", timeline_name(&recording, TIMELINE_BY_TAG, 8));
 }
 
+static void test_columns_have_the_bytes_of_each_group_beside_its_name(void)
+{
+    struct columns columns;
+
+    recording_make_name(&make, RECORDING_OWNER, 3, "cuDNN", 5);
+    for (uint16_t owner = 1; owner <= COLUMNS_NAMED + 1; owner++)
+        block(RECORDING_ALLOC, 0x1000u * owner, owner == 3 ? 100 : 50 - owner, RECORDING_MALLOC, owner, 0);
+    block(RECORDING_FREE, 0x3000, 100, RECORDING_MALLOC, 3, 0);
+    add(RECORDING_CONTEXT, (struct recording_event){.bytes = 7, .other = 1});
+    open_timeline(0);
+    TEST_ASSERT_TRUE(columns_open(&columns, &timeline, TIMELINE_BY_OWNER, 4));
+    TEST_ASSERT_EQUAL_STRING("cuDNN", columns.names[1]);
+    TEST_ASSERT_EQUAL_UINT64(7, columns.most[0]);
+    TEST_ASSERT_EQUAL_UINT64(100, columns.most[1]);
+    TEST_ASSERT_EQUAL_UINT64(49, columns.most[2]);
+    TEST_ASSERT_EQUAL_STRING("others", columns.names[COLUMNS_NAMED + 1]);
+    TEST_ASSERT_EQUAL_UINT64(50 - COLUMNS_NAMED - 1, columns.most[COLUMNS_NAMED + 1]);
+    columns_close(&columns);
+}
+
 static void test_lost_and_unknown_releases_do_not_break_the_sums(void)
 {
     block(RECORDING_FREE, 0x7000, 10, RECORDING_MALLOC, 0, 0);  /* was there before */
@@ -262,6 +283,7 @@ int main(void)
     RUN_TEST(test_what_passes_from_contexts_to_the_drivers_pools_counts_once);
     RUN_TEST(test_the_end_of_a_context_is_no_measurement);
     RUN_TEST(test_shares_follow_owner_kind_and_tag);
+    RUN_TEST(test_columns_have_the_bytes_of_each_group_beside_its_name);
     RUN_TEST(test_lost_and_unknown_releases_do_not_break_the_sums);
     RUN_TEST(test_a_pool_of_an_absurd_size_does_not_count);
     RUN_TEST(test_devices_have_timelines_of_their_own);
