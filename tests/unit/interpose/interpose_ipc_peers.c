@@ -73,6 +73,42 @@ static void test_an_importer_that_talks_nonsense_is_disconnected(void)
     ipc_fake_free(0, 0);
 }
 
+/* One that has a block open, the first or the last of two, may go on to use it after its connection is
+ * closed.
+ */
+static void test_a_block_stays_while_an_importer_without_a_connection_has_it_open(void)
+{
+    const struct ipc_request hello = {.magic = IPC_PACKET_MAGIC, .what = IPC_HELLO};
+
+    for (int held = 0; held < 2; held++) {
+        const int blocks[] = {2 * held, 2 * held + 1};
+        struct ipc_greeting greeting;
+        struct ipc_ticket tickets[2];
+        struct ipc_page *page;
+        int fds[IPC_GREETING_FDS];
+        unsigned count = IPC_GREETING_FDS;
+
+        for (int i = 0; i < 2; i++) {
+            ipc_fake_allocate(0, blocks[i]);
+            tickets[i] = ipc_fake_export(0, blocks[i]);
+        }
+        const int fd = connect_to(&tickets[0]);
+        TEST_ASSERT_EQUAL_INT(0, ipc_wire_send(fd, &hello, sizeof(hello), NULL, 0));
+        TEST_ASSERT_EQUAL_INT(0, ipc_wire_wait(fd, clock_ms() + IPC_FAKE_PATIENCE));
+        TEST_ASSERT_EQUAL_INT(0, ipc_wire_receive(fd, &greeting, sizeof(greeting), fds, &count));
+        TEST_ASSERT_EQUAL_INT(0, ipc_page_map(fds[IPC_GREETING_PAGE], &page));
+        ipc_wire_close(fds, count);
+        TEST_ASSERT_EQUAL_INT(0, ipc_page_take(page, tickets[held].id));
+        TEST_ASSERT_EQUAL_INT(0, ipc_wire_send(fd, &hello, sizeof(hello), NULL, 0)); /* a second time */
+        expect_closed(fd);
+        ipc_fake_free(0, blocks[0]);
+        ipc_fake_free(0, blocks[1]);
+        TEST_ASSERT_TRUE(ipc_fake_unpinned(0, blocks[!held]));
+        TEST_ASSERT_EQUAL_INT(1, ipc_fake_pins(0, blocks[held])); /* until the process has died */
+        ipc_page_unmap(page);
+    }
+}
+
 /* ---- a hostile exporter ---- */
 
 static struct {
@@ -251,5 +287,6 @@ int main(void)
     RUN_TEST(test_a_greeting_that_is_not_as_agreed_is_refused);
     RUN_TEST(test_a_board_with_nonsense_is_an_empty_one);
     RUN_TEST(test_an_exporter_that_is_not_there_leaves_no_connection);
+    RUN_TEST(test_a_block_stays_while_an_importer_without_a_connection_has_it_open);
     return UNITY_END();
 }
