@@ -3,6 +3,7 @@
  */
 #include <elf.h>
 #include <stddef.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,19 @@ static void test_adopt_sets_the_frameworks_switches_and_keeps_the_users(void)
     spawn_env_free(env);
 }
 
+/* A loop of a shell ends with its program if that ends by SIGINT itself. */
+static void test_an_interrupted_program_interrupts_gpucap_as_well(void)
+{
+    struct spawn_result result = CLI_RUN(NULL, "run", "--summary", "sh", "-c", "kill -INT $$");
+
+    TEST_ASSERT_EQUAL_INT(SIGINT, result.signal);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "run", "--summary", "sh", "-c", "kill -TERM $$");
+    TEST_ASSERT_EQUAL_INT(0, result.signal);
+    cli_expect_status(128 + SIGTERM, &result);
+    spawn_result_free(&result);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -318,5 +332,6 @@ int main(void)
     RUN_TEST(test_a_script_counts_as_its_interpreter);
     RUN_TEST(test_foreign_program_is_refused_and_static_one_warned_about);
     RUN_TEST(test_adopt_sets_the_frameworks_switches_and_keeps_the_users);
+    RUN_TEST(test_an_interrupted_program_interrupts_gpucap_as_well);
     return UNITY_END();
 }
