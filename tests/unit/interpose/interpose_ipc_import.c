@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <unity.h>
 
 #include "interpose/base/lock.h"
@@ -30,6 +32,7 @@ static struct fake {
     unsigned on_board;      /* chunks of the block on the board */
     bool is_done, captures; /* the fence's answer */
     bool wait_fails;
+    void (*at_unmap)(void);
     int woken, waits;
     CUdevice current;
     uint64_t reserved, mapped;
@@ -124,6 +127,8 @@ static CUresult set_access(CUdeviceptr base, size_t bytes, const CUmemAccessDesc
 
 static CUresult unmap_range(CUdeviceptr base, size_t bytes)
 {
+    if (fake.at_unmap)
+        fake.at_unmap();
     TEST_ASSERT_EQUAL_UINT64(0, (base - BASE) % (64 * PAGE));
     for (uint64_t at = 0; at < bytes; at += sizes[fake.maps % CHUNKS])
         fake.maps--;
@@ -505,6 +510,37 @@ static void test_a_forked_child_has_no_imports(void)
     setUp();
 }
 
+/* The thread that unmaps is the parent's: nothing in the child waits for it. */
+static void fork_here(void)
+{
+    int status = -1;
+
+    fake.at_unmap = NULL;
+    ipc_imports_before_fork();
+    const pid_t child = fork();
+    ipc_imports_after_fork(child == 0);
+    if (child == 0) {
+        alarm(100);
+        if (TEST_PROTECT()) {
+            open_in(ONE);
+            ipc_imports_ending(ONE, true);
+            _exit(0);
+        }
+        _exit(1);
+    }
+    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
+    TEST_ASSERT_EQUAL_INT(0, status);
+}
+
+static void test_a_child_forked_during_an_unmap_does_not_wait_for_its_end(void)
+{
+    open_in(ONE);
+    fake.at_unmap = fork_here;
+    ipc_imports_end(ONE);
+    TEST_ASSERT_NULL(fake.at_unmap);
+    expect_nothing_left();
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -518,5 +554,6 @@ int main(void)
     RUN_TEST(test_a_close_unmaps_what_was_closed_beside_a_capture);
     RUN_TEST(test_a_context_that_ends_takes_its_blocks_along_and_no_others);
     RUN_TEST(test_a_forked_child_has_no_imports);
+    RUN_TEST(test_a_child_forked_during_an_unmap_does_not_wait_for_its_end);
     return UNITY_END();
 }
