@@ -75,6 +75,8 @@ static enum status fill_header(struct trainer *trainer, const struct checkpoint_
     header->micro = trainer->micro;
     header->data_seed = position.seed;
     header->data_samples = position.samples;
+    header->train_samples = dataset_spec(trainer->dataset)->count[DATA_TRAIN];
+    header->val_samples = dataset_spec(trainer->dataset)->count[DATA_VALIDATION];
     header->val_best = trainer->val_best;
     header->missed = trainer->missed && trainer->missed == trainer->step;
     describe(trainer, header->name, sizeof(header->name));
@@ -255,6 +257,19 @@ static enum status check_file(struct checkpoint_file *file, struct checkpoint_he
     return STATUS_OK;
 }
 
+/* Returns true if the same data is divided in another way, so that samples which were trained on would be
+ * validated with. */
+static bool validates_trained(const struct trainer *trainer, const struct checkpoint_header *header)
+{
+    const struct data_spec *spec = dataset_spec(trainer->dataset);
+    uint64_t before = header->train_samples + header->val_samples;
+    uint64_t now = spec->count[DATA_TRAIN] + spec->count[DATA_VALIDATION];
+    uint64_t lost = spec->kind == DATA_TOKENS; /* a window at the border */
+
+    return trainer->options.data && header->train_samples && now + lost >= before && before + lost >= now &&
+           spec->count[DATA_VALIDATION] > header->val_samples;
+}
+
 static enum status check_model(struct trainer *trainer, struct checkpoint_file *file,
                                const struct checkpoint_header *header, const struct checkpoint_entry *entries)
 {
@@ -289,6 +304,13 @@ static enum status check_model(struct trainer *trainer, struct checkpoint_file *
             "--resume=%s: it was trained with --seed=%llu, and now it is --seed=%llu: the seed "
             "chooses samples and their order, so use the same",
             file->path, (unsigned long long)header->data_seed, (unsigned long long)trainer->options.seed);
+    if (validates_trained(trainer, header))
+        return status_fail(
+            STATUS_FAILED,
+            "--resume=%s: it was trained with %llu samples left for validation, and now these are %llu: the "
+            "others it was trained on; use the same --validation, or less",
+            file->path, (unsigned long long)header->val_samples,
+            (unsigned long long)dataset_spec(trainer->dataset)->count[DATA_VALIDATION]);
     if (small && trainer->options.steps > header->step)
         return status_fail(STATUS_FAILED,
                            "--resume=%s: it holds weights without the optimizer's state, for evaluation: "

@@ -12,7 +12,7 @@
 
 enum {
     CHECKPOINT_VERSION = 1,
-    CHECKPOINT_NAME_BYTES = 248,
+    CHECKPOINT_NAME_BYTES = 232,
     CHECKPOINT_SCALARS_BYTES = 56,
     CHECKPOINT_MAX_PARAMS = 1 << 16
 };
@@ -29,6 +29,7 @@ struct checkpoint_header {
     uint8_t scalars[CHECKPOINT_SCALARS_BYTES]; /* struct ops_scalars (scale 0: not fp16), padded with zeros */
     double val_best;                           /* lowest validation loss so far; 0: none */
     char name[CHECKPOINT_NAME_BYTES];          /* the model and its sizes, zero-terminated */
+    uint64_t train_samples, val_samples;       /* how --validation divided the data (older files have 0) */
     uint64_t missed; /* not 0: a signal interrupted the validation of this step (older files have 0) */
 };
 

@@ -154,6 +154,27 @@ static void test_a_resumed_run_goes_on_with_the_batch_that_was_next(void)
     TEST_ASSERT_EQUAL_STRING(whole, train_field("loss_last"));
 }
 
+static void test_a_resumed_run_does_not_validate_with_what_it_was_trained_on(void)
+{
+    char save[FILES_PATH + 32], resume[FILES_PATH + 32];
+
+    make_pictures(10);
+    snprintf(save, sizeof(save), "--save=%s/run", folder);
+    snprintf(resume, sizeof(resume), "--resume=%s/run", folder);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--batch=4", "--quiet",
+          "--validation=0.2", save);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--quiet",
+          "--validation=0.25", resume);
+    assert_refused("4 samples left for validation, and now these are 5");
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--quiet", resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    files_write_picture(folder, "dark/new.png", 8, 8, 1, 2, 3);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--quiet",
+          "--validation=0.25", resume);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+}
+
 static void test_a_broken_picture_ends_the_run_or_is_skipped(void)
 {
     make_pictures(4);
@@ -332,6 +353,7 @@ int main(void)
     RUN_TEST(test_where_pictures_are_prepared_and_by_how_many_does_not_matter);
     RUN_TEST(test_a_part_of_the_validation_has_samples_of_all_classes);
     RUN_TEST(test_a_resumed_run_goes_on_with_the_batch_that_was_next);
+    RUN_TEST(test_a_resumed_run_does_not_validate_with_what_it_was_trained_on);
     RUN_TEST(test_a_broken_picture_ends_the_run_or_is_skipped);
     RUN_TEST(test_bad_data_is_named_before_anything_runs);
     RUN_TEST(test_a_batch_beyond_the_budget_is_refused);
