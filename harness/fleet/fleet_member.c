@@ -366,8 +366,15 @@ double fleet_member_seconds_left(const struct fleet_member *member)
 uint64_t fleet_member_steps(const struct fleet_member *member)
 {
     const double said = fleet_line_number(member->result, "steps", NAN);
+    const double from = fleet_line_number(member->result, "from", 0);
+    const uint64_t step = member->progress.step;
 
-    return said >= 1 && said < 1e15 ? (uint64_t)said : member->progress.step;
+    if (said >= 1 && said < 1e15)
+        return from > 0 && from <= said ? (uint64_t)(said - from) : (uint64_t)said;
+    /* The first line of `train` is that of the first step it did. */
+    return is_train(member) && member->first_step && member->first_step <= step
+               ? step - (member->first_step - 1)
+               : step;
 }
 
 double fleet_member_seconds(const struct fleet_member *member)

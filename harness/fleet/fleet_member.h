@@ -88,6 +88,8 @@ double fleet_member_step_ms(const struct fleet_member *member);
 
 /* Returns the seconds until the last step at the pace so far, or NAN. */
 double fleet_member_seconds_left(const struct fleet_member *member);
+
+/* Returns the steps that it did; those before a resume of `train` do not count. */
 uint64_t fleet_member_steps(const struct fleet_member *member);
 double fleet_member_seconds(const struct fleet_member *member);
 

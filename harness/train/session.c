@@ -95,6 +95,8 @@ void session_print_result(const struct session_result *result)
            (unsigned long long)options->batch, (unsigned long long)options->accumulate,
            (unsigned long long)options->steps, result->step_ms, result->samples_per_s, result->data_wait_ms,
            progress_plain((double)result->loss_first), progress_plain((double)result->loss_last));
+    if (result->run_steps < options->steps)
+        printf(" from=%llu", (unsigned long long)(options->steps - result->run_steps));
     if (result->flops_per_s > 0.0)
         fputs(card_peak_words(result->device, (enum precision)options->precision, result->flops_per_s,
                               result->cards, speed),

@@ -48,6 +48,23 @@ static void test_totals_are_over_the_time_that_all_took(void)
     TEST_ASSERT_EQUAL_UINT64(2000, totals.peak_memory);
 }
 
+static void test_steps_before_a_resume_do_not_count(void)
+{
+    static char train[] = "./train";
+    static char *const trains[] = {train, NULL};
+    static const struct fleet_job of_train = {.name = "train", .argv = trains};
+
+    lived(&members[0], 0, 10, "steps=210 step_ms=20 from=200");
+    lived(&members[1], 0, 10, "steps=200 step_ms=0 from=200");
+    members[2].first_step = 101;
+    members[2].progress.step = 103;
+    TEST_ASSERT_EQUAL_UINT64(10, fleet_member_steps(&members[0]));
+    TEST_ASSERT_EQUAL_UINT64(0, fleet_member_steps(&members[1]));
+    TEST_ASSERT_EQUAL_UINT64(103, fleet_member_steps(&members[2]));
+    members[2].job = &of_train;
+    TEST_ASSERT_EQUAL_UINT64(3, fleet_member_steps(&members[2]));
+}
+
 static void test_what_was_not_started_counts_for_nothing(void)
 {
     members[0].end = members[1].end = members[2].end = FLEET_WAITING;
@@ -169,6 +186,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_totals_are_over_the_time_that_all_took);
+    RUN_TEST(test_steps_before_a_resume_do_not_count);
     RUN_TEST(test_what_was_not_started_counts_for_nothing);
     RUN_TEST(test_a_steps_time_is_what_was_said_or_what_the_clock_shows);
     RUN_TEST(test_a_line_of_progress_keeps_to_its_width);

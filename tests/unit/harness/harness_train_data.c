@@ -152,6 +152,7 @@ static void test_a_resumed_run_goes_on_with_the_batch_that_was_next(void)
           "--augment=gpu", "--quiet", "--workers=3", resume);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
     TEST_ASSERT_EQUAL_STRING(whole, train_field("loss_last"));
+    TEST_ASSERT_EQUAL_STRING("5", train_field("from"));
 }
 
 static void test_a_resumed_run_does_not_validate_with_what_it_was_trained_on(void)
