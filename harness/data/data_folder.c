@@ -192,6 +192,7 @@ static enum status fill_spec(struct folder *source, const struct data_config *co
         source->aside = (uint64_t)((double)train->count *
                                    (config->validation > 0 ? config->validation : default_validation));
     source->key = rng_next(&rng);
+    spec->divided = source->aside > 0;
     spec->count[DATA_VALIDATION] += source->aside;
     spec->count[DATA_TRAIN] = train->count - source->aside;
     sides.image = config->image ? config->image : DEFAULT_SIDE;

@@ -36,6 +36,7 @@ struct data_spec {
     int vocabulary;              /* tokens are in [0, vocabulary) */
     int length;                  /* tokens of a sample */
     uint64_t count[DATA_SPLITS]; /* samples; may be 0 for validation */
+    bool divided; /* a random part, chosen by the seed and how many there are, is for validation */
     float mean[DATA_MAX_CHANNELS];
     float deviation[DATA_MAX_CHANNELS];
 };

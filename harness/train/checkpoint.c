@@ -270,6 +270,21 @@ static bool validates_trained(const struct trainer *trainer, const struct checkp
            spec->count[DATA_VALIDATION] > header->val_samples;
 }
 
+/* With other files, a file or two less even, another random part of them is for validation. */
+static void note_other_files(const struct trainer *trainer, const struct checkpoint_header *header)
+{
+    const struct data_spec *spec = dataset_spec(trainer->dataset);
+    uint64_t before = header->train_samples + header->val_samples;
+    uint64_t now = spec->count[DATA_TRAIN] + spec->count[DATA_VALIDATION];
+
+    if (spec->divided && header->train_samples && now != before && !trainer->options.quiet && !trainer->shard)
+        fprintf(
+            stderr,
+            "note: %s has %llu files and had %llu: others than before are left for validation, and may have "
+            "been trained on; a folder val beside train avoids that\n",
+            trainer->options.data, (unsigned long long)now, (unsigned long long)before);
+}
+
 static enum status check_model(struct trainer *trainer, struct checkpoint_file *file,
                                const struct checkpoint_header *header, const struct checkpoint_entry *entries)
 {
@@ -369,6 +384,7 @@ enum status checkpoint_load(struct trainer *trainer, const char *path)
     if (!status && entries)
         status = check_model(trainer, &file, &header, entries);
     if (!status) {
+        note_other_files(trainer, &header);
         fit_scale(&trainer->options, header.scalars);
         forget_bad_step(header.scalars);
         status = read_contents(trainer, &file, &header, entries);

@@ -170,10 +170,14 @@ static void test_a_resumed_run_does_not_validate_with_what_it_was_trained_on(voi
     assert_refused("4 samples left for validation, and now these are 5");
     TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--quiet", resume);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=3", resume);
+    TEST_ASSERT_NULL_MESSAGE(strstr(train_said.err, "note: "), train_said.err);
+    /* Other data it may be, but if it is more of the same, that is worth a note. */
     files_write_picture(folder, "dark/new.png", 8, 8, 1, 2, 3);
-    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=2", "--quiet",
-          "--validation=0.25", resume);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--image=12", "--steps=3", "--validation=0.25",
+          resume);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, train_said.status, train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, " has 21 files and had 20: others"), train_said.err);
 }
 
 static void test_a_broken_picture_ends_the_run_or_is_skipped(void)
