@@ -174,7 +174,7 @@ static void note_apart(int ordinal, const uint64_t apart[RECORDING_APART_COUNT])
 }
 
 /* Enters a refusal into recordings and the ledger (NULL: none). `fits`: what would have been granted.
- * `job_max`: the job's limit if that refused, else 0; the limit that applies to the process may be less. */
+ * `job_max`: the limit of its job, if that or the process's own refused and there is one; else 0. */
 static void enter(struct ledger *ledger, int ordinal, const struct ledger_refusal *refusal, uint64_t fits,
                   enum recording_limit cause, uint64_t job_max)
 {
@@ -183,7 +183,7 @@ static void enter(struct ledger *ledger, int ordinal, const struct ledger_refusa
     find_apart(ordinal, refusal->asked, apart);
     if (events_are_on()) {
         note_apart(ordinal, apart);
-        if (cause == RECORDING_LIMIT_JOB)
+        if (job_max)
             note_one(ordinal, RECORDING_APART_OTHERS, sums_minus(refusal->job_used, refusal->used), 0);
         events_note(&(struct recording_event){.head.type = RECORDING_REFUSAL,
                                               .device = (uint16_t)ordinal,
@@ -267,6 +267,18 @@ static uint64_t fits_beside(uint64_t on_card, uint64_t kept)
     return on_card == UINT64_MAX ? 0 : sums_minus(on_card, kept);
 }
 
+/* Returns the limit of the job for a refusal by it, or by the process's own limit; 0: none. */
+static uint64_t job_limit(const struct device *device, const struct ledger_refusal *refusal,
+                          enum recording_limit cause)
+{
+    if (cause == RECORDING_LIMIT_JOB)
+        return refusal->limit;
+    if (cause != RECORDING_LIMIT_PROCESS || !device_shares(device))
+        return 0;
+    const uint64_t max = ledger_max(device->ledger);
+    return max == LEDGER_UNLIMITED ? 0 : max;
+}
+
 /* Enters a refusal into recordings and the ledger. `on_card`: what largest_on_card() says, if it was not the
  * limit. Returns what refused. */
 static enum recording_limit note_refusal(struct device *device, struct ledger_refusal *refusal,
@@ -284,7 +296,7 @@ static enum recording_limit note_refusal(struct device *device, struct ledger_re
         refusal->fits = fits_beside(on_card, kept);
     }
     enter(device->ledger, device->ordinal, refusal, sums_smaller(refusal->fits, on_card), cause,
-          cause == RECORDING_LIMIT_JOB ? refusal->limit : 0);
+          job_limit(device, refusal, cause));
     return cause;
 }
 

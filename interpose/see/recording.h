@@ -64,7 +64,8 @@ enum recording_type {
     RECORDING_BORROW, /* memory that others gave back for our request: bytes; the giver's pid, 0 unknown */
     RECORDING_WAIT,   /* a request waited: bytes asked for; nanoseconds waited, ending at `time_ns` */
     RECORDING_REFUSAL, /* a request was refused: bytes asked for; the largest that would have fitted;
-                        * `address` is the job's limit if that refused (0: it did not, or not known) */
+                        * `address` is the job's limit if that or the process's own refused (0: neither, or
+                        * not known) */
     RECORDING_LIMIT,   /* the limit that applies: bytes (UINT64_MAX: none); enum recording_limit */
     RECORDING_CONTEXT, /* bytes that a card's contexts hold for themselves now (0: they ended); card + 1 */
     RECORDING_DROPPED, /* events that were lost since the last such record: number in `bytes` */
@@ -120,7 +121,7 @@ enum recording_apart {
     RECORDING_APART_CARDS,   /* idle in gpucap's pools of other cards */
     RECORDING_APART_COUNT,
     /* In recordings alone, and not idle: */
-    RECORDING_APART_OTHERS = RECORDING_APART_COUNT /* what the others of the job had, if its limit refused */
+    RECORDING_APART_OTHERS = RECORDING_APART_COUNT /* what the others of the job had, if its limit is noted */
 };
 
 struct recording_event {

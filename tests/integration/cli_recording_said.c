@@ -88,6 +88,39 @@ static void test_why_names_the_limit_of_the_job_that_refused(void)
     spawn_result_free(&result);
 }
 
+/* What raises the limit of a process beyond its job's does not help. */
+static void test_why_names_the_limit_of_the_job_beside_that_of_a_process(void)
+{
+    struct recording_make make = begin();
+
+    recording_make_event(
+        &make, RECORDING_LIMIT,
+        (struct recording_event){.time_ns = 1, .bytes = 350 * MIB, .other = RECORDING_LIMIT_PROCESS});
+    recording_make_event(&make, RECORDING_CONTEXT,
+                         (struct recording_event){.time_ns = 2, .bytes = 128 * MIB, .other = 1});
+    recording_make_event(&make, RECORDING_APART,
+                         (struct recording_event){.time_ns = 5, .limit = RECORDING_APART_IDLE});
+    recording_make_event(
+        &make, RECORDING_APART,
+        (struct recording_event){.time_ns = 5, .bytes = 50 * MIB, .limit = RECORDING_APART_OTHERS});
+    recording_make_event(&make, RECORDING_REFUSAL,
+                         (struct recording_event){.time_ns = 5,
+                                                  .address = 400 * MIB,
+                                                  .bytes = 290 * MIB,
+                                                  .other = 158 * MIB,
+                                                  .limit = RECORDING_LIMIT_PROCESS});
+    recording_make_close(&make, 10, true);
+    struct spawn_result result = CLI_RUN(NULL, "why", path);
+    cli_expect_out("limit        350 MiB, limit of the process; at most 158 MiB would have fitted\n",
+                   &result);
+    cli_expect_out("would fit    with a limit 132 MiB higher\n"
+                   "               and the limit of the job, 400 MiB, 132 MiB higher\n",
+                   &result);
+    cli_expect_out("Try:  gpucap run --max=640M --each=512M ...\n", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "neighbours"), result.out);
+    spawn_result_free(&result);
+}
+
 /* A process with one block, on a card that it numbers 0. */
 static void make_neighbour(const char *name, const char *uuid, uint32_t pid, bool is_refused)
 {
@@ -360,6 +393,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_why_names_the_limit_of_the_job_that_refused);
+    RUN_TEST(test_why_names_the_limit_of_the_job_beside_that_of_a_process);
     RUN_TEST(test_what_would_fit_counts_the_reserve_where_nothing_was_left);
     RUN_TEST(test_a_picture_says_what_its_red_marks_mean);
     RUN_TEST(test_neighbours_are_those_of_the_same_card);

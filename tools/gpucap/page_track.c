@@ -205,7 +205,8 @@ static void write_marks(FILE *out, const struct timeline *timeline)
             page_string(out, why_apart_read(timeline->recording, mark, apart, &others)
                                  ? why_apart_sentence(apart, sentence)
                                  : "");
-            fprintf(out, ",%" PRIu64, others == WHY_APART_UNKNOWN ? 0 : others);
+            fprintf(out, ",%" PRIu64,
+                    others == WHY_APART_UNKNOWN || mark->limit != RECORDING_LIMIT_JOB ? 0 : others);
         }
         putc(']', out);
     }

@@ -8,8 +8,8 @@
 #define WHY_APART_UNKNOWN UINT64_MAX
 
 /* Reads the idle memory at a refusal of the recording, and into *others what the other processes of the job
- * had (WHY_APART_UNKNOWN: the job's limit did not refuse). Returns false if the recording lacks it, because
- * an older library wrote it. */
+ * had (WHY_APART_UNKNOWN: it is in no job, or no limit refused). Returns false if the recording lacks it,
+ * because an older library wrote it. */
 bool why_apart_read(const struct recording *recording, const struct recording_event *refusal,
                     uint64_t apart[RECORDING_APART_COUNT], uint64_t *others);
 

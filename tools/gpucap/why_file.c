@@ -20,7 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LONG_PATH  36 /* beside it is no room for words */
+#define LONG_PATH  22 /* beside it is no room for words */
 #define MIB        (UINT64_C(1) << 20)
 #define RESERVE    (64 * MIB) /* what the library leaves to the driver by default, beside every request */
 #define WIDTH      80
@@ -65,9 +65,10 @@ struct refusal {
     const struct recording_event *event;
     size_t steps;                /* until it */
     struct timeline_state state; /* its limit is the one that refused */
-    uint64_t each;               /* the process's own limit, if the job's refused; else TIMELINE_NO */
+    uint64_t second;             /* the process's own limit if the job's refused, or the other way round;
+                                  * TIMELINE_NO: none */
     bool explained;              /* the recording says why idle memory did not serve */
-    uint64_t others;             /* what the job's others had; WHY_APART_UNKNOWN: not known, or no matter */
+    uint64_t others;             /* what the job's others had; WHY_APART_UNKNOWN: not known */
     uint64_t apart[RECORDING_APART_COUNT];
 };
 
@@ -136,12 +137,13 @@ static bool is_above_card(const struct refusal *refusal)
            card_bytes(refusal) && refusal->state.limit + shortage(refusal) > card_bytes(refusal);
 }
 
-/* What the process's own limit would have to be, if it is too low as well; 0: it is not. */
-static uint64_t needed_each(const struct refusal *refusal)
+/* What the second limit would have to be, if it is too low as well; 0: it is not. */
+static uint64_t needed_second(const struct refusal *refusal)
 {
-    const uint64_t least = needed(refusal) + RESERVE;
+    const bool is_job = refusal->event->limit != RECORDING_LIMIT_JOB && refusal->others != WHY_APART_UNKNOWN;
+    const uint64_t least = needed(refusal) + RESERVE + (is_job ? refusal->others : 0);
 
-    return refusal->each < least ? least : 0;
+    return refusal->second < least ? least : 0;
 }
 
 static void print_asked(const struct refusal *refusal)
@@ -345,7 +347,7 @@ static void print_neighbours(const struct refusal *refusal)
                recording_size(timeline_used(&state), used),
                timeline_idle(&state) ? recording_size(timeline_idle(&state), idle) : "nothing");
     }
-    if (shown || refusal->others == WHY_APART_UNKNOWN)
+    if (shown || refusal->event->limit != RECORDING_LIMIT_JOB || refusal->others == WHY_APART_UNKNOWN)
         return;
     if (refusal->others)
         printf("  neighbours   the job's others had %s: add their recordings\n",
@@ -357,8 +359,9 @@ static void print_neighbours(const struct refusal *refusal)
 /* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
 static void print_reserve(const struct refusal *refusal)
 {
-    const uint64_t others = refusal->others == WHY_APART_UNKNOWN ? 0 : refusal->others;
-    const uint64_t counted = timeline_used(&refusal->state) + refusal->event->other + others;
+    const bool is_job = refusal->event->limit == RECORDING_LIMIT_JOB && refusal->others != WHY_APART_UNKNOWN;
+    const uint64_t counted =
+        timeline_used(&refusal->state) + refusal->event->other + (is_job ? refusal->others : 0);
     char size[RECORDING_TIME];
 
     if (is_card(refusal) || !refusal->timeline->measured || refusal->state.limit == TIMELINE_NO ||
@@ -387,7 +390,7 @@ static uint64_t tagged_activation(const struct refusal *refusal)
 static void print_remedy(const struct refusal *refusal)
 {
     const uint64_t short_of = shortage(refusal), activations = tagged_activation(refusal);
-    char size[RECORDING_TIME], each[RECORDING_TIME];
+    char size[RECORDING_TIME], second[RECORDING_TIME];
 
     if (is_card(refusal) && refusal->event->other >= refusal->event->bytes)
         return; /* by all figures it did fit */
@@ -400,10 +403,11 @@ static void print_remedy(const struct refusal *refusal)
         printf(", or with a batch about %.0f %% smaller",
                100.0 * (double)short_of / (double)activations + 0.5);
     putchar('\n');
-    if (needed_each(refusal) && !is_too_small(refusal))
-        printf("               and the limit of the process, %s, %s higher\n",
-               recording_size(refusal->each, each),
-               recording_size(needed_each(refusal) - refusal->each, size));
+    if (needed_second(refusal) && !is_too_small(refusal))
+        printf("               and the limit of the %s, %s, %s higher\n",
+               refusal->event->limit == RECORDING_LIMIT_JOB ? "process" : "job",
+               recording_size(refusal->second, second),
+               recording_size(needed_second(refusal) - refusal->second, size));
     if (is_above_card(refusal))
         printf("  the card     has only %s in all\n", recording_size(card_bytes(refusal), size));
     if (refusal->event->limit == RECORDING_LIMIT_ADMIN && !is_too_small(refusal))
@@ -428,13 +432,17 @@ static void print_advice(const struct refusal *refusal)
         why_try_card(&count, is_kept(refusal));
     else if (!is_too_small(refusal) && refusal->event->limit != RECORDING_LIMIT_ADMIN &&
              refusal->state.limit != TIMELINE_NO && !is_above_card(refusal)) {
-        if (needed_each(refusal))
-            why_try_limits(&count, refusal->state.limit + missing, needed_each(refusal));
+        const uint64_t first = refusal->state.limit + missing, second = needed_second(refusal);
+
+        if (second && refusal->event->limit == RECORDING_LIMIT_JOB)
+            why_try_limits(&count, first, second);
+        else if (second)
+            why_try_limits(&count, second, first);
         else
-            why_try_limit(&count, limit_setting(refusal->timeline->recording, refusal->event->limit),
-                          refusal->state.limit + missing, " ...");
+            why_try_limit(&count, limit_setting(refusal->timeline->recording, refusal->event->limit), first,
+                          " ...");
     }
-    if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) && !needed_each(refusal) &&
+    if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) && !needed_second(refusal) &&
         refusal->others != WHY_APART_UNKNOWN && refusal->others >= missing)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     why_apart_advise(&count, refusal->apart, missing);
@@ -529,11 +537,13 @@ static void explain(const struct recording_set *set, const struct recording_trac
     putchar('\n');
     refusal.steps = timeline_steps_until(timeline, refusal.event->time_ns);
     refusal.state = timeline_state_after(timeline, refusal.steps);
-    refusal.each = TIMELINE_NO;
+    refusal.second = TIMELINE_NO;
     if (refusal.event->limit == RECORDING_LIMIT_JOB && refusal.event->address) {
         if (refusal.state.limit < refusal.event->address)
-            refusal.each = refusal.state.limit;
+            refusal.second = refusal.state.limit;
         refusal.state.limit = refusal.event->address;
+    } else if (refusal.event->limit == RECORDING_LIMIT_PROCESS && refusal.event->address) {
+        refusal.second = refusal.event->address;
     }
     refusal.explained = why_apart_read(timeline->recording, refusal.event, refusal.apart, &refusal.others);
     print_asked(&refusal);

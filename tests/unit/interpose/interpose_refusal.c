@@ -392,16 +392,22 @@ static void test_in_a_job_says_what_the_others_have(void)
     TEST_ASSERT_EQUAL_UINT64(500 * MIB, got.entry.job_used);
 }
 
-static void test_a_recording_has_what_the_others_have_if_the_jobs_limit_refused(void)
+/* Where the process's own limit refused, too: it cannot be raised above the job's. */
+static void test_a_recording_has_the_jobs_limit_and_what_its_others_have(void)
 {
     in_ledger();
-    fake.shares = fake.job_binds = true;
-    fake.kind = RECORDING_LIMIT_JOB;
+    fake.shares = true;
     atomic_store(&events_on, true);
-    refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-    TEST_ASSERT_EQUAL_UINT(RECORDING_LIMIT_JOB, got.refusal.limit);
-    TEST_ASSERT_EQUAL_UINT(RECORDING_APART, got.apart[RECORDING_APART_OTHERS].head.type);
-    TEST_ASSERT_EQUAL_UINT64(300 * MIB, got.apart[RECORDING_APART_OTHERS].bytes);
+    for (int job = 0; job < 2; job++) {
+        fake.job_binds = job;
+        fake.kind = job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS;
+        got.apart[RECORDING_APART_OTHERS].head.type = 0;
+        refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
+        TEST_ASSERT_EQUAL_UINT(fake.kind, got.refusal.limit);
+        TEST_ASSERT_EQUAL_UINT64(1000 * MIB, got.refusal.address);
+        TEST_ASSERT_EQUAL_UINT(RECORDING_APART, got.apart[RECORDING_APART_OTHERS].head.type);
+        TEST_ASSERT_EQUAL_UINT64(300 * MIB, got.apart[RECORDING_APART_OTHERS].bytes);
+    }
 }
 
 static void test_what_fits_counts_idle_memory_and_for_the_driver_the_reserve(void)
@@ -590,7 +596,7 @@ int main(void)
     RUN_TEST(test_names_the_setting_and_its_place);
     RUN_TEST(test_without_any_setting_the_whole_card_is_the_limit);
     RUN_TEST(test_in_a_job_says_what_the_others_have);
-    RUN_TEST(test_a_recording_has_what_the_others_have_if_the_jobs_limit_refused);
+    RUN_TEST(test_a_recording_has_the_jobs_limit_and_what_its_others_have);
     RUN_TEST(test_what_fits_counts_idle_memory_and_for_the_driver_the_reserve);
     RUN_TEST(test_the_ledger_has_what_was_asked_and_why_it_was_refused);
     RUN_TEST(test_a_recording_has_what_idled_and_then_the_refusal);
