@@ -25,8 +25,7 @@
 #define ASK_MS_PER_GIB   10
 #define TRIES            4    /* others may take what was given: then the queue is the fair way */
 #define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
-#define RACE_TURN_MS     100  /* of it, in the queue at a time */
-#define VAIN_TURNS       2    /* such turns in which no other process gives anything */
+#define VAIN_TURNS       2    /* turns of it in the queue in which no other process gives anything */
 #define LONG_WAIT_MS     2000
 #define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
 #define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
@@ -323,7 +322,7 @@ static bool job_can_hold(const struct loan *loan)
 static bool stand_in_queue(struct loan *loan)
 {
     const double wait = library_options()->wait;
-    const uint64_t ms = wait > 0 ? (uint64_t)(wait * 1000) : RACE_TURN_MS;
+    const uint64_t ms = wait > 0 ? (uint64_t)(wait * 1000) : LEDGER_BRIEF_MS;
     const uint64_t began = clock_ns();
 
     if (capture_any() ||

@@ -35,6 +35,7 @@
 #define LEDGER_REFUSALS    8 /* the last ones that a slot keeps */
 #define LEDGER_WHY         256
 #define LEDGER_PATIENCE_MS 3000
+#define LEDGER_BRIEF_MS    100  /* who waits no longer than that is part of no deadlock */
 #define LEDGER_SLOW_MS     2000 /* a process that does nothing for longer may have been stopped */
 #define LEDGER_UNLIMITED   UINT64_MAX
 
@@ -200,8 +201,8 @@ void ledger_on_long_wait(struct ledger *ledger, void (*notice)(void *argument, u
 /* Waits in the queue of the job until this process is first and its lease can be raised to `least`,
  * timeout_ms at most. A process that is first and does not take what it waits for, for LEDGER_SLOW_MS, is
  * passed over: it may have been stopped. Returns 0 with the lease raised, -ETIMEDOUT, -EDEADLK if all
- * processes of the job that hold memory would be waiting, or -ENOMEM if the job's max is less. gpucap ps
- * shows `asked`; 0: what the lease lacks. */
+ * processes of the job that hold memory would be waiting, and none of them only briefly, or -ENOMEM if the
+ * job's max is less. gpucap ps shows `asked`; 0: what the lease lacks. */
 int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms);
 
 /* Returns true if a process waits for memory of the card; a few instructions. */

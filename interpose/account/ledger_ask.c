@@ -409,7 +409,7 @@ static int lock_until(struct ledger *ledger, uint64_t until)
 }
 
 /* Waits at the end of the queue, and leaves it with or without the memory. */
-static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t until)
+static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t until, bool brief)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
     int rc, locked = lock_until(ledger, until);
@@ -420,6 +420,7 @@ static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least,
     const uint64_t more = sums_minus(least, ledger->lease);
     atomic_store(&slot->waits_for, more);
     atomic_store(&slot->asked, asked ? asked : more);
+    atomic_store(&slot->brief, brief);
     atomic_store(&slot->ticket, turn.ticket);
     atomic_fetch_add(&ledger->job->waiting, 1);
     for (unsigned polls = 0; (rc = try_wait(ledger, least, &turn)) == -EAGAIN; polls++) {
@@ -459,7 +460,7 @@ int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint6
     if (!ledger->job)
         return -ENOMEM;
     if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
-        rc = stand_in_queue(ledger, asked, least, start + span);
+        rc = stand_in_queue(ledger, asked, least, start + span, span <= LEDGER_BRIEF_MS);
         pthread_mutex_unlock(&ledger->queue);
         ledger_tell_freed(ledger); /* another process may be first now */
     }

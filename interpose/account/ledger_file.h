@@ -57,6 +57,7 @@ struct ledger_slot {
     struct ledger_refusal refusals[LEDGER_REFUSALS];
     _Atomic uint64_t apart[RECORDING_APART_COUNT]; /* at the last refusal */
     _Atomic uint64_t lendable;                     /* the part of `cached` that can go back */
+    _Atomic uint64_t brief; /* 1: it stands in the queue of its job for LEDGER_BRIEF_MS at most */
 };
 
 struct ledger_job {
@@ -143,7 +144,7 @@ void ledger_watch_head(const struct ledger *ledger, struct ledger_turn *turn, ui
 struct ledger_queue {
     bool first;    /* no other process has waited longer, apart from those that are passed over */
     bool last;     /* every other one has waited longer */
-    bool all_wait; /* every other process that holds memory waits as well */
+    bool all_wait; /* every other process that holds memory waits as well, and not only briefly */
     uint64_t head; /* ticket of the longest-waiting process, apart from those passed over */
     uint64_t next; /* bytes for which it waits */
 };

@@ -158,6 +158,7 @@ struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const stru
             queue.all_wait = queue.all_wait && cannot_free(slot, card);
             continue;
         }
+        queue.all_wait = queue.all_wait && (card || !atomic_load(&slot->brief));
         queue.first = queue.first && (theirs > ticket || theirs <= turn->passed);
         queue.last = queue.last && theirs < ticket;
         if (theirs < queue.head && theirs > turn->passed) {

@@ -488,6 +488,25 @@ static void test_no_one_is_refused_while_the_first_can_be_served(void)
     TEST_ASSERT_EQUAL_INT64(0, member_answer(&second));
 }
 
+/* It goes on without the memory, and may free some. */
+static void test_one_that_waits_only_briefly_is_part_of_no_cycle(void)
+{
+    struct ledger *ledger = test_join(JOB, 900), *other = test_join(JOB, 0);
+    struct ledger_slot *slot = ledger->file->slots + ledger->slot, *first = other->file->slots + other->slot;
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 450));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, 450));
+    ledger->job->tickets = 1;
+    atomic_store(&first->waits_for, 100);
+    atomic_store(&first->ticket, 1);
+    atomic_store(&first->brief, 1);
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 500, LEDGER_BRIEF_MS));
+    TEST_ASSERT_EQUAL_UINT64(1, atomic_load(&slot->brief));
+    atomic_store(&first->brief, 0);
+    TEST_ASSERT_EQUAL_INT(-EDEADLK, ledger_wait_for(ledger, 0, 500, LONG_MS));
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&slot->brief));
+}
+
 /* The cycle closes when the one that does not wait dies. */
 static void test_cycle_that_closes_while_all_wait_is_found(void)
 {
@@ -735,6 +754,7 @@ int main(void)
     RUN_TEST(test_second_is_first_when_the_first_gives_up_or_dies);
     RUN_TEST(test_of_those_that_hold_and_wait_for_each_other_one_is_refused);
     RUN_TEST(test_no_one_is_refused_while_the_first_can_be_served);
+    RUN_TEST(test_one_that_waits_only_briefly_is_part_of_no_cycle);
     RUN_TEST(test_cycle_that_closes_while_all_wait_is_found);
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
