@@ -208,6 +208,26 @@ bool ledger_read_job(const struct ledger *ledger, const char *name, struct ledge
     return false;
 }
 
+bool ledger_look_at_job(const char *folder, const char *uuid, const char *job, uint64_t *max, uint64_t *used)
+{
+    char why[LEDGER_WHY];
+    struct ledger *ledger;
+    struct ledger_totals totals;
+    struct ledger_entry entry;
+
+    if (ledger_open_existing(&ledger, folder, uuid, why))
+        return false;
+    const bool found = ledger_read_job(ledger, job, &totals);
+    *max = found ? totals.max : LEDGER_UNLIMITED;
+    *used = 0;
+    for (int i = 0; found && i < LEDGER_SLOTS; i++) {
+        if (ledger_read(ledger, i, &entry) && !strcmp(entry.job, job))
+            *used = sums_add(*used, entry.used);
+    }
+    ledger_close(ledger);
+    return found;
+}
+
 /* Takes the lock, as a visitor if this process has no slot. */
 static int lock_for_a_tool(struct ledger *ledger)
 {

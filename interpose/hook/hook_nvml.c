@@ -88,12 +88,27 @@ struct view {
     uint64_t idle;    /* idle in our pools: usable at once, so reported as free */
 };
 
-/* Fills in what a process that has not looked at the card yet could allocate. */
-static void look_at_unknown(struct view *view)
+/* Writes the limit of a process that has not looked at the card yet, what it uses, and what its job does. */
+static void look_at_unknown(nvml_device card, const char *uuid, uint64_t total, struct view *view)
 {
-    view->reserve = size_resolve(&library_options()->reserve, view->limit);
-    const struct limit_state unused = {.limit = view->limit, .reserve = view->reserve};
-    view->room = limit_room(&unused);
+    const struct options *options = library_options();
+    const int ordinal = expected_ordinal(card, uuid);
+    struct measure_card self = {.uuid = uuid};
+    char folder[OPTIONS_PATH_MAX];
+    uint64_t max;
+
+    if (options->group[0] && strcmp(options->ledger, "off") != 0 &&
+        ledger_folder(options->ledger, folder, sizeof(folder)) == 0 &&
+        ledger_look_at_job(folder, uuid, options->group, &max, &view->others))
+        view->limit = sums_smaller(options_own_limit(options, ordinal, uuid, total), max);
+    else
+        view->limit = options_limit(options, ordinal, uuid, total);
+    if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
+        view->used = 0;
+    view->reserve = size_resolve(&options->reserve, view->limit);
+    const struct limit_state state = {
+        .limit = view->limit, .reserve = view->reserve, .measured = view->others};
+    view->room = limit_room(&state);
 }
 
 /* Returns false if the program gets the card's own figures. */
@@ -107,12 +122,7 @@ static bool view_of(nvml_device card, uint64_t card_total, struct view *view)
     view->others = 0;
     const int ordinal = device_ordinal_of(uuid);
     if (ordinal == RULES_NO_ORDINAL) {
-        struct measure_card self = {.uuid = uuid};
-
-        view->limit = options_limit(library_options(), expected_ordinal(card, uuid), uuid, card_total);
-        look_at_unknown(view);
-        if (view->limit != RULES_UNLIMITED && measure_used(&self, &view->used))
-            view->used = 0;
+        look_at_unknown(card, uuid, card_total, view);
         view->idle = 0; /* a card with a pool would be known */
     } else {            /* the program may have changed the limit */
         struct device *device = device_get(ordinal);

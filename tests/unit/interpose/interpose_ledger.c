@@ -521,6 +521,21 @@ static void test_totals_of_a_job_outlive_its_processes(void)
 
 /* What is used is published before the lease of a process that has shrunk is: the sum may be of two moments.
  */
+static void test_a_job_can_be_looked_at_without_joining_it(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0), *stranger = test_join("b", 9);
+    uint64_t max, used;
+
+    ledger_publish_used(ledger, 300);
+    ledger_publish_used(other, 20);
+    ledger_publish_used(stranger, 9);
+    TEST_ASSERT_TRUE(ledger_look_at_job(test_folder, CARD, JOB, &max, &used));
+    TEST_ASSERT_EQUAL_UINT64(1000, max);
+    TEST_ASSERT_EQUAL_UINT64(320, used);
+    TEST_ASSERT_FALSE(ledger_look_at_job(test_folder, CARD, "none", &max, &used));
+    TEST_ASSERT_FALSE(ledger_look_at_job(test_folder, "GPU-another", JOB, &max, &used));
+}
+
 static void test_peak_of_a_job_is_never_above_its_leases(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -672,6 +687,7 @@ int main(void)
     RUN_TEST(test_owner_that_does_not_go_on_is_not_waited_for_for_ever);
     RUN_TEST(test_readers_see_what_a_process_publishes);
     RUN_TEST(test_totals_of_a_job_outlive_its_processes);
+    RUN_TEST(test_a_job_can_be_looked_at_without_joining_it);
     RUN_TEST(test_peak_of_a_job_is_never_above_its_leases);
     RUN_TEST(test_a_new_limit_wakes_those_that_wait);
     RUN_TEST(test_all_that_sleep_are_woken_by_what_is_freed);

@@ -31,6 +31,7 @@ static struct fake {
     unsigned index;
     uint64_t used_on_card; /* by all */
     uint64_t used, room, idle, others;
+    uint64_t job_max; /* in the ledger; 0: the job is not there */
 } fake;
 
 /* ---- the test's own library ---- */
@@ -78,6 +79,24 @@ uint64_t ledger_used_by_others(const struct ledger *ledger)
 {
     TEST_ASSERT_NOT_NULL(ledger);
     return fake.others;
+}
+
+int ledger_folder(const char *asked, char *path, size_t size)
+{
+    TEST_ASSERT_LESS_THAN_size_t(size, strlen(asked));
+    strcpy(path, asked);
+    return 0;
+}
+
+bool ledger_look_at_job(const char *folder, const char *uuid, const char *job, uint64_t *max, uint64_t *used)
+{
+    TEST_ASSERT_FALSE(fake.known);
+    TEST_ASSERT_EQUAL_STRING("/ledgers", folder);
+    TEST_ASSERT_EQUAL_STRING(UUID, uuid);
+    TEST_ASSERT_EQUAL_STRING("night", job);
+    *max = fake.job_max;
+    *used = fake.job_max ? fake.others : 0;
+    return fake.job_max;
 }
 
 int measure_used(struct measure_card *card, uint64_t *bytes)
@@ -275,6 +294,24 @@ static void test_before_cuda_starts_a_card_has_the_number_that_it_will_get(void)
     expect(512 * MIB, 0, 480 * MIB);
 }
 
+/* For example nvidia-smi in the job, or a program that asks NVML first. */
+static void test_before_cuda_starts_a_process_is_told_what_its_job_uses(void)
+{
+    fake.known = false;
+    strcpy(options.group, "night");
+    strcpy(options.ledger, "/ledgers");
+    options.reserve = (struct size_value){.bytes = 32 * MIB};
+    set_max("512M");
+    fake.others = 200 * MIB;
+    expect(512 * MIB, 0, 480 * MIB); /* the job is not there */
+    fake.job_max = 768 * MIB;        /* it was raised since */
+    expect(768 * MIB, 200 * MIB, 536 * MIB);
+    options.each = options.max;
+    expect(512 * MIB, 200 * MIB, 280 * MIB);
+    strcpy(options.ledger, "off");
+    expect(512 * MIB, 0, 480 * MIB);
+}
+
 static void test_only_the_library_that_we_know_is_hooked(void)
 {
     void *own = hooks_find_nvml("nvmlDeviceGetMemoryInfo");
@@ -300,6 +337,7 @@ int main(void)
     RUN_TEST(test_without_a_limit_only_idle_memory_is_told_as_free);
     RUN_TEST(test_the_cards_own_figures_are_left_where_we_have_nothing_to_say);
     RUN_TEST(test_before_cuda_starts_a_card_has_the_number_that_it_will_get);
+    RUN_TEST(test_before_cuda_starts_a_process_is_told_what_its_job_uses);
     RUN_TEST(test_only_the_library_that_we_know_is_hooked);
     return UNITY_END();
 }
