@@ -495,12 +495,16 @@ static void say_card_wait(struct need *need)
               size_format(held_outside(need->device), outside));
 }
 
-/* See ledger_wait_card. */
+/* See ledger_wait_card. What is idle in the driver's pools and does not go back now is no room: it may lie
+ * beside live blocks. */
 static int look_at_card(void *argument, uint64_t bytes)
 {
     struct need *need = argument;
     struct device *device = need->device;
-    const uint64_t idle = lendable(device), live = live_bytes(device);
+
+    if (!capture_any())
+        drivers_pools_trim(device->ordinal);
+    const uint64_t idle = pools_reclaimable(device->ordinal), live = live_bytes(device);
     const uint64_t kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 

@@ -32,7 +32,8 @@ static struct device card; /* a new number in each test, as each has a thread of
 static struct ledger *neighbour;
 static struct pool the_pool;
 static struct options options;
-static atomic_uint_fast64_t truth, idle, stuck, drivers_idle; /* stuck: the idle bytes that cannot go back */
+static atomic_uint_fast64_t truth, idle, drivers_idle;
+static atomic_uint_fast64_t stuck, drivers_stuck; /* idle, too, but cannot go back */
 static atomic_int pushed, followed;
 static int cards;
 static pthread_t thread;
@@ -143,7 +144,7 @@ uint64_t pools_reclaimable(CUdevice ordinal)
 
 uint64_t drivers_pools_idle_on(CUdevice ordinal)
 {
-    return ordinal == card.ordinal ? atomic_load(&drivers_idle) : 0;
+    return ordinal == card.ordinal ? atomic_load(&drivers_idle) + atomic_load(&drivers_stuck) : 0;
 }
 
 static bool swept;
@@ -178,6 +179,11 @@ uint64_t drivers_pools_give(CUdevice ordinal)
 {
     TEST_ASSERT_EQUAL_INT(card.ordinal, ordinal);
     return give(&drivers_idle, UINT64_MAX);
+}
+
+bool drivers_pools_trim(CUdevice ordinal)
+{
+    return drivers_pools_give(ordinal) != 0;
 }
 
 uint64_t drivers_pools_held(CUdevice ordinal)
@@ -223,6 +229,7 @@ void setUp(void)
     atomic_store(&idle, 0);
     atomic_store(&drivers_idle, 0);
     atomic_store(&stuck, 0);
+    atomic_store(&drivers_stuck, 0);
     atomic_store(&events_on, false);
     atomic_store(&noted_count, 0);
     swept = captures = false;
@@ -572,6 +579,23 @@ static void test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and
     TEST_ASSERT_LESS_THAN_INT(1000, tries);
 }
 
+/* The card is full. Programs outside the ledger may free enough. */
+static void test_idle_memory_of_the_drivers_pools_that_does_not_go_back_is_no_room_on_a_card(void)
+{
+    struct lend_wait wait = {.until = 0};
+
+    options.wait = 0.01;
+    hold(20 * PAGE, 0, 0);
+    atomic_store(&truth, TOTAL);
+    atomic_store(&drivers_stuck, 20 * PAGE);
+    TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, 10 * PAGE));
+    wait = (struct lend_wait){.until = 0};
+    options.wait = 600;
+    atomic_store(&drivers_idle, 10 * PAGE);
+    TEST_ASSERT_TRUE(lend_wait_on_card(&wait, card.ordinal, 10 * PAGE));
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&drivers_idle));
+}
+
 /* How much a context takes is not known, so that any idle memory may help. */
 static void test_for_a_context_others_are_asked_for_what_they_have(void)
 {
@@ -640,6 +664,7 @@ int main(void)
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
     RUN_TEST(test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again);
+    RUN_TEST(test_idle_memory_of_the_drivers_pools_that_does_not_go_back_is_no_room_on_a_card);
     RUN_TEST(test_for_a_context_others_are_asked_for_what_they_have);
     RUN_TEST(test_a_context_that_may_be_larger_than_the_card_is_not_waited_for);
     RUN_TEST(test_our_own_idle_memory_is_not_asked_of_others);
