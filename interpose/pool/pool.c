@@ -51,21 +51,19 @@ int pool_open(struct pool *pool, CUcontext context, CUdevice ordinal, const stru
     rc = try_out(pool);
     if (rc)
         goto close_vmm;
-    fence_open(&pool->fence, context);
     rc = ranges_init(&pool->ranges, pool->vmm.base, pool->vmm.span);
     if (rc)
-        goto close_fence;
+        goto close_vmm;
     rc = ranges_init(&pool->unmoved, pool->vmm.base, pool->vmm.span);
     if (rc)
         goto destroy_ranges;
     pool->ranges.unmoved = &pool->unmoved;
+    fence_open(&pool->fence, context);
     lock_init(&pool->lock, LOCK_POOL);
     small_open(pool);
     return 0;
 destroy_ranges:
     ranges_destroy(&pool->ranges);
-close_fence:
-    fence_close(&pool->fence, true);
 close_vmm:
     pool_release_left(pool);
     vmm_close(&pool->vmm);
