@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli_members.h"
+#include "tools/gpucap/symbols.h"
 #include "unity.h"
 
 void setUp(void)
@@ -115,6 +116,14 @@ static void test_preloaded_rival_is_a_problem_and_names_the_symbols(void)
     cli_expect_out("rival.so (from LD_PRELOAD) defines 1 names that gpucap hooks: cuMemAlloc_v2", &result);
     spawn_result_free(&result);
     spawn_env_free(env);
+}
+
+static void test_names_that_find_the_hooks_are_not_for_others_to_define(void)
+{
+    TEST_ASSERT_TRUE(symbols_conflict("dlsym"));
+    TEST_ASSERT_TRUE(symbols_conflict("dlvsym"));
+    TEST_ASSERT_TRUE(symbols_conflict("cuMemAlloc_v2"));
+    TEST_ASSERT_FALSE(symbols_conflict("malloc"));
 }
 
 static void test_driver_that_cannot_be_loaded_is_a_problem(void)
@@ -286,6 +295,7 @@ int main(void)
     RUN_TEST(test_bad_setting_is_a_problem);
     RUN_TEST(test_library_of_another_version_is_a_problem);
     RUN_TEST(test_preloaded_rival_is_a_problem_and_names_the_symbols);
+    RUN_TEST(test_names_that_find_the_hooks_are_not_for_others_to_define);
     RUN_TEST(test_driver_that_cannot_be_loaded_is_a_problem);
     RUN_TEST(test_running_mps_daemon_is_seen);
     RUN_TEST(test_limit_of_mps_is_a_warning_and_is_status_1);

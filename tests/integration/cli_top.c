@@ -291,6 +291,11 @@ static void test_without_a_terminal_ps_is_named(void)
     cli_expect_status(125, &result);
     cli_expect_err("`gpucap ps` prints the same once", &result);
     spawn_result_free(&result);
+    char script[4096]; /* its keys come from there, too */
+    snprintf(script, sizeof(script), "'%s' top </dev/null", spawn_build_path("gpucap"));
+    screen_start(&screen, env, "vt100", (const char *[]){"/bin/sh", "-c", script, NULL});
+    screen_await(&screen, "it needs a terminal", true);
+    TEST_ASSERT_EQUAL_INT(125, screen_end(&screen));
 }
 
 int main(void)
