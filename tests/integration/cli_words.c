@@ -8,6 +8,7 @@
 
 #include "cli_members.h"
 #include "interpose/settings/options.h"
+#include "tools/gpucap/page_bytes.h"
 #include "tools/gpucap/who.h"
 #include "tools/gpucap/words.h"
 #include "unity.h"
@@ -242,6 +243,17 @@ static void test_sim_alone_is_the_default_card(void)
 
 /* ---- text of other processes ---- */
 
+/* In a page, names of programs are neither tags nor the end of a string. */
+static void test_what_a_page_would_obey_is_escaped(void)
+{
+    char text[128] = "";
+    FILE *out = fmemopen(text, sizeof(text), "w");
+
+    page_string(out, "a<b>&'\"\\\n\x7f\xc3\xa4");
+    fclose(out);
+    TEST_ASSERT_EQUAL_STRING("\"a\\u003cb\\u003e\\u0026\\u0027\\u0022\\u005c\\u000a\\u007f\xc3\xa4\"", text);
+}
+
 static void test_text_of_others_is_made_harmless(void)
 {
     static const struct {
@@ -347,6 +359,7 @@ int main(void)
     RUN_TEST(test_bash_completes_commands_options_and_jobs);
     RUN_TEST(test_zsh_accepts_its_script);
     RUN_TEST(test_sim_alone_is_the_default_card);
+    RUN_TEST(test_what_a_page_would_obey_is_escaped);
     RUN_TEST(test_text_of_others_is_made_harmless);
     RUN_TEST(test_figures_read_well);
     RUN_TEST(test_command_line_that_proc_does_not_show_is_only_a_name);

@@ -164,9 +164,12 @@ static void test_columns_have_the_bytes_of_each_group_beside_its_name(void)
     recording_make_name(&make, RECORDING_OWNER, 3, "cuDNN", 5);
     for (uint16_t owner = 1; owner <= COLUMNS_NAMED + 1; owner++)
         block(RECORDING_ALLOC, 0x1000u * owner, owner == 3 ? 100 : 50 - owner, RECORDING_MALLOC, owner, 0);
+    add(RECORDING_USED, (struct recording_event){.bytes = MIB});
     block(RECORDING_FREE, 0x3000, 100, RECORDING_MALLOC, 3, 0);
     add(RECORDING_CONTEXT, (struct recording_event){.bytes = 7, .other = 1});
     open_timeline(0);
+    const uint64_t unnamed = timeline_state_after(&timeline, COLUMNS_NAMED + 2).unnamed;
+    TEST_ASSERT_GREATER_THAN_UINT64(0, unnamed);
     TEST_ASSERT_TRUE(columns_open(&columns, &timeline, TIMELINE_BY_OWNER, 4));
     TEST_ASSERT_EQUAL_STRING("cuDNN", columns.names[1]);
     TEST_ASSERT_EQUAL_UINT64(7, columns.most[0]);
@@ -174,6 +177,8 @@ static void test_columns_have_the_bytes_of_each_group_beside_its_name(void)
     TEST_ASSERT_EQUAL_UINT64(49, columns.most[2]);
     TEST_ASSERT_EQUAL_STRING("others", columns.names[COLUMNS_NAMED + 1]);
     TEST_ASSERT_EQUAL_UINT64(50 - COLUMNS_NAMED - 1, columns.most[COLUMNS_NAMED + 1]);
+    TEST_ASSERT_EQUAL_STRING("not named", columns.names[COLUMNS_NAMED + 2]);
+    TEST_ASSERT_EQUAL_UINT64(unnamed, columns.most[COLUMNS_NAMED + 2]);
     columns_close(&columns);
 }
 
