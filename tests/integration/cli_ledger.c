@@ -267,6 +267,30 @@ static void test_ps_names_the_programs_that_do_not_run_under_gpucap(void)
     spawn_result_free(&result);
 }
 
+/* Programs under gpucap on two cards: neither is one that does not run under it. */
+static void test_ps_knows_the_programs_of_every_card(void)
+{
+    static const char script[] =
+        "has() { until grep -q 'has 100' \"$SAID.$1\"; do sleep 0.05; done; }; : >$SAID.0; : >$SAID.1; "
+        "{ echo take 100; has 0; { echo take 100; has 1; \"$CLI\" ps --sim=2x16G >&2; echo; } | "
+        "CUDA_VISIBLE_DEVICES=1 \"$CLI\" run --max=1G \"$WALK\" >$SAID.1; echo; } | "
+        "\"$CLI\" run --max=1G \"$WALK\" >$SAID.0";
+    struct spawn_env *env = cli_env_real();
+
+    spawn_env_set(env, "GPUCAP_SIM", "2x16G");
+    spawn_env_set(env, "LD_LIBRARY_PATH", spawn_build_path("sim"));
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    spawn_env_set(env, "WALK", spawn_build_path("tests/integration/prog_walk"));
+    spawn_env_set(env, "SAID", cli_path("said"));
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    cli_expect_status(0, &result);
+    cli_expect_err("GPU 1 ", &result);
+    cli_expect_err("1.0 GiB prog_walk\n", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.err, " - prog_walk\n"), result.err);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 /* NVML does not list the ledger's process, so it counts processes otherwise: as if from another PID
  * namespace. */
 static void test_ps_does_not_take_other_numbers_for_programs_without_gpucap(void)
@@ -558,6 +582,7 @@ int main(void)
     RUN_TEST(test_ps_without_ledgers_says_so_and_is_no_failure);
 #ifdef HAS_WALK
     RUN_TEST(test_ps_names_the_programs_that_do_not_run_under_gpucap);
+    RUN_TEST(test_ps_knows_the_programs_of_every_card);
     RUN_TEST(test_ps_does_not_take_other_numbers_for_programs_without_gpucap);
 #endif
     RUN_TEST(test_why_sends_those_who_come_too_late_to_a_recording);
