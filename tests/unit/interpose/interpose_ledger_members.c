@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include <unity.h>
 
-/* The last word whose sleepers were woken. */
-static void *woken;
+static void *woken;                         /* the last word whose sleepers were woken */
+static _Thread_local struct timespec slept; /* how long the last sleep was to be */
 
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
@@ -30,6 +30,8 @@ long __wrap_syscall(long number, ...)
     va_end(arguments);
     if (number == SYS_futex && values[1] == FUTEX_WAKE)
         woken = (void *)values[0];
+    if (number == SYS_futex && values[1] == FUTEX_WAIT && values[3])
+        slept = *(const struct timespec *)values[3];
     return __real_syscall(number, values[0], values[1], values[2], values[3], values[4], values[5]);
 }
 
@@ -115,6 +117,15 @@ static void test_sums_are_counted_again_after_another_process_has_written_into_o
     atomic_store(&ledger->job->sum, 900);
     ledger_unlock(ledger);
     TEST_ASSERT_EQUAL_UINT64(100, test_sum(ledger));
+}
+
+static void test_a_sleep_lasts_as_long_as_asked(void)
+{
+    _Atomic uint32_t word = 1;
+
+    ledger_sleep(&word, 0, 61234); /* which it is not: returns at once */
+    TEST_ASSERT_EQUAL_INT64(61, slept.tv_sec);
+    TEST_ASSERT_EQUAL_INT64(234000000, slept.tv_nsec);
 }
 
 static void test_the_lock_wakes_one_that_sleeps_on_it(void)
@@ -349,6 +360,7 @@ int main(void)
     RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
     RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_that_asks);
     RUN_TEST(test_sums_are_counted_again_after_another_process_has_written_into_our_lock);
+    RUN_TEST(test_a_sleep_lasts_as_long_as_asked);
     RUN_TEST(test_the_lock_wakes_one_that_sleeps_on_it);
     RUN_TEST(test_closing_gives_everything_back);
     RUN_TEST(test_process_that_closes_all_descriptors_keeps_its_lease);

@@ -171,6 +171,7 @@ static CUresult CUDAAPI set_access(CUdeviceptr address, size_t bytes, const CUme
 static struct fake_fill {
     CUresult grow, stream, set, wait, push;
     bool block, pinned;
+    struct pool *other; /* another thread gets a stream for this pool first */
 } filling;
 
 CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes)
@@ -210,6 +211,8 @@ int pool_block(struct pool *pool, uint64_t address, bool inside, struct pool_blo
 static CUresult CUDAAPI stream_create(CUstream *stream, unsigned int flags)
 {
     TEST_ASSERT_EQUAL_UINT(CU_STREAM_NON_BLOCKING, flags);
+    if (filling.other)
+        atomic_store(&filling.other->filling, (CUstream)(uintptr_t)++got.streams);
     *stream = (CUstream)(uintptr_t)++got.streams;
     return filling.stream;
 }
@@ -550,6 +553,18 @@ static void test_a_fill_is_awaited_on_a_stream_of_its_own(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_CONTEXT, fill_block(&pool, BASE, 100, FILL_FRESH));
 }
 
+static void test_of_two_threads_that_make_a_stream_for_fills_both_use_the_first(void)
+{
+    struct pool fresh = {.context = (CUcontext)&pool};
+
+    got.streams = got.destroyed = 0;
+    filling.other = &fresh;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, fill_block(&fresh, BASE, 100, FILL_FRESH));
+    TEST_ASSERT_EQUAL_PTR(1, got.stream);
+    TEST_ASSERT_EQUAL_INT(2, got.streams);
+    TEST_ASSERT_EQUAL_INT(1, got.destroyed);
+}
+
 static void test_a_freed_block_is_filled_in_its_own_context(void)
 {
     got.pushed = NULL;
@@ -589,6 +604,7 @@ int main(void)
     RUN_TEST(test_a_mapping_that_fails_in_the_middle_is_undone);
     RUN_TEST(test_another_card_reaches_all_memory_until_it_is_removed_as_often);
     RUN_TEST(test_a_fill_is_awaited_on_a_stream_of_its_own);
+    RUN_TEST(test_of_two_threads_that_make_a_stream_for_fills_both_use_the_first);
     RUN_TEST(test_a_freed_block_is_filled_in_its_own_context);
     return UNITY_END();
 }
