@@ -126,6 +126,16 @@ static void test_the_caller_of_a_library_comes_second_and_once(void)
     expect_frames(take(0x101, 0x102), 4, (uint64_t[]){0x101, 0x102, 0x103, 0x101});
 }
 
+static void test_behind_its_end_a_stack_has_nothing(void)
+{
+    const struct stack stack = {words, 2};
+
+    words[1] = 7;
+    words[2] = 9; /* of another thread */
+    TEST_ASSERT_EQUAL_UINT64(7, stack_word(stack, 1));
+    TEST_ASSERT_EQUAL_UINT64(0, stack_word(stack, 2));
+}
+
 static void test_a_deep_stack_is_cut(void)
 {
     uint64_t frames[STACKS_FRAMES];
@@ -161,6 +171,7 @@ int main(void)
     RUN_TEST(test_what_is_remembered_of_one_call_says_nothing_of_another);
     RUN_TEST(test_each_stack_is_kept_once);
     RUN_TEST(test_the_caller_of_a_library_comes_second_and_once);
+    RUN_TEST(test_behind_its_end_a_stack_has_nothing);
     RUN_TEST(test_a_deep_stack_is_cut);
     RUN_TEST(test_later_stacks_are_not_kept);
     return UNITY_END();
