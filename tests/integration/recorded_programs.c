@@ -16,7 +16,7 @@ static char folder[] = "/tmp/recorded.XXXXXX", path[128];
 
 void setUp(void)
 {
-    snprintf(path, sizeof(path), "%s/recording", folder);
+    snprintf(path, sizeof(path), "%s/r", folder); /* why leaves a reason out beside a longer path */
     unlink(path);
 }
 

@@ -125,7 +125,8 @@ static void test_a_small_checkpoint_is_for_evaluation(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "for evaluation: use --steps=0"), train_said.err);
     TRAIN(CARD, MLP, "--steps=0", "--prune=0.5", resume);
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
-    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--prune starts from a full checkpoint"), train_said.err);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--prune starts from a full checkpoint"),
+                                 train_said.err);
     snprintf(weights, sizeof(weights), "--save-weights=%s/weights", folder);
     TRAIN(CARD, MLP, "--steps=0", weights, resume);
     TEST_ASSERT_EQUAL_INT(TRAIN_FAILED, train_said.status);
