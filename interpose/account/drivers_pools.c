@@ -40,11 +40,15 @@ static struct left *left_on(CUdevice ordinal)
     return &left[ordinal % LEFT_CARDS];
 }
 
+/* Relaxed: the driver takes questions about a pool for unsafe beside a capture, and ends the capture. */
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
+    const CUstreamCaptureMode mode = driver_relax();
     cuuint64_t value = 0;
+    const bool answered = driver.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS;
 
-    return driver.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+    driver_restore(mode);
+    return answered ? value : 0;
 }
 
 static uint64_t reserved_by(CUmemoryPool pool)
@@ -209,15 +213,13 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
     return sum;
 }
 
-/* Relaxes the thread's capture mode meanwhile: beside another thread's global capture the driver may refuse
- * such a call otherwise, and end the capture. */
+/* Relaxed for the same reason. */
 static bool trim_relaxed(CUmemoryPool pool)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    const CUstreamCaptureMode mode = driver_relax();
     const bool trimmed = driver.cuMemPoolTrimTo(pool, 0) == CUDA_SUCCESS;
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
+
+    driver_restore(mode);
     return trimmed;
 }
 

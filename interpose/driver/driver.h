@@ -63,12 +63,30 @@ static inline int driver_current_card(CUdevice *ordinal)
     return driver.cuCtxGetDevice(ordinal) == CUDA_SUCCESS ? 0 : -ENODEV;
 }
 
+/* Relaxes the thread's capture mode for a call that might otherwise end a capture of any thread. Returns the
+ * mode before, for driver_restore. If the driver has no such modes, they stay as they are. */
+static inline CUstreamCaptureMode driver_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+static inline void driver_restore(CUstreamCaptureMode mode)
+{
+    driver.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
 /* Returns an attribute of the memory that the driver holds for graphs on a card; 0 if it does not say. */
 static inline uint64_t driver_graph_memory(CUdevice ordinal, CUgraphMem_attribute which)
 {
+    const CUstreamCaptureMode mode = driver_relax();
     cuuint64_t bytes = 0;
+    const bool answered = driver.cuDeviceGetGraphMemAttribute(ordinal, which, &bytes) == CUDA_SUCCESS;
 
-    return driver.cuDeviceGetGraphMemAttribute(ordinal, which, &bytes) == CUDA_SUCCESS ? bytes : 0;
+    driver_restore(mode);
+    return answered ? bytes : 0;
 }
 
 /* Binds to the libcuda that defines `symbol`, an address that a look-up of the program returned. Returns

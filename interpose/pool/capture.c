@@ -149,20 +149,17 @@ static void await_excluded(void)
 /* ---- waiting ---- */
 
 /* Relaxes the calling thread's capture mode for a driver call, and disables cancellation. Returns the mode
- * before. If the driver has no such modes, they stay as they are. */
+ * before. */
 static CUstreamCaptureMode relax(void)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
     lock_disable_cancel();
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
+    return driver_relax();
 }
 
 /* Undoes it after the call, and returns the call's result. */
 static CUresult restore(CUstreamCaptureMode mode, CUresult result)
 {
-    driver.cuThreadExchangeStreamCaptureMode(&mode);
+    driver_restore(mode);
     lock_restore_cancel();
     return result;
 }

@@ -30,6 +30,13 @@ static void test_a_captured_allocation_is_not_refused_at_the_limit(void)
     run("allocated_into_a_graph", DEFERRED, "1664M");
 }
 
+static void test_a_capture_outlives_questions_about_memory(void)
+{
+    every_way("told_beside_a_capture");
+    run("told_beside_a_capture", STRICT, "1664M");
+    run("told_beside_a_capture", DEFERRED, "1664M");
+}
+
 static void test_a_capture_ends_with_its_context(void)
 {
     every_way("capture_ends_with_context");
@@ -63,6 +70,7 @@ int main(void)
     RUN_TEST(test_memory_freed_beside_a_capture_can_be_had_again);
     RUN_TEST(test_a_graph_does_not_free_what_no_graph_has_allocated);
     RUN_TEST(test_a_captured_allocation_is_not_refused_at_the_limit);
+    RUN_TEST(test_a_capture_outlives_questions_about_memory);
     RUN_TEST(test_a_capture_ends_with_its_context);
     RUN_TEST(test_a_capture_that_waits_to_begin_blocks_no_other_thread);
     RUN_TEST(test_memory_is_had_and_shared_while_a_capture_waits_to_begin);

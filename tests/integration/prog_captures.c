@@ -173,6 +173,42 @@ static void allocated_into_a_graph(void)
     MUST(0, cuMemFree(most));
 }
 
+static void *asks_what_is_free(void *context)
+{
+    size_t free_bytes, total;
+
+    MUST(0, cuCtxSetCurrent(context));
+    MUST(0, cuMemGetInfo(&free_bytes, &total));
+    return NULL;
+}
+
+/* The driver takes questions about its pools for unsafe, and ends a capture for them. To ask what is free is
+ * safe, also if a pool is in use. */
+static void told_beside_a_capture(void)
+{
+    CUcontext context = prog_context(0);
+    CUstream captured, other;
+    CUdeviceptr block, pooled;
+    pthread_t asker;
+    CUgraph graph;
+
+    MUST(0, cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&block, MIB));
+    MUST(0, cuMemAllocAsync(&pooled, MIB, other));
+    MUST(0, cuStreamSynchronize(other));
+    for (int mode = CU_STREAM_CAPTURE_MODE_GLOBAL; mode <= CU_STREAM_CAPTURE_MODE_RELAXED; mode++) {
+        MUST(0, cuStreamBeginCapture(captured, (CUstreamCaptureMode)mode));
+        MUST(0, cuMemsetD8Async(block, 1, MIB, captured));
+        asks_what_is_free(context);
+        MUST(0, pthread_create(&asker, NULL, asks_what_is_free, context));
+        MUST(0, pthread_join(asker, NULL));
+        MUST(0, cuStreamEndCapture(captured, &graph));
+        MUST(0, cuGraphDestroy(graph));
+    }
+    MUST(0, cuMemFreeAsync(pooled, other));
+}
+
 /* A capture that is open when its context ends has ended: what is freed after that can be had again. */
 static void capture_ends_with_context(void)
 {
@@ -507,6 +543,7 @@ int main(int argc, char **argv)
         {"freed_beside_a_capture", freed_beside_a_capture},
         {"freed_into_a_graph", freed_into_a_graph},
         {"allocated_into_a_graph", allocated_into_a_graph},
+        {"told_beside_a_capture", told_beside_a_capture},
         {"capture_ends_with_context", capture_ends_with_context},
         {"begins_beside_work", begins_beside_work},
         {"begins_beside_another_stream", begins_beside_another_stream},

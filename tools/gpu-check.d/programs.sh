@@ -24,6 +24,7 @@ prog_waits native,strict - flags_ordered flags_then_ordered hosts_turn frees_bes
 prog_waits $EACH_WAY GPUCAP_DECAY=0.02 contexts_end primaries_end detaches
 prog_waits $WRAPPED GPUCAP_MAX=2G make_way refused_then_flag refused_all_then_flag releases_beside
 prog_captures $WRAPPED GPUCAP_MAX=2G allocated_into_a_graph
+prog_captures $EACH_WAY GPUCAP_MAX=2G told_beside_a_capture
 prog_room $EACH_WAY - ordered_elsewhere
 prog_room $WRAPPED GPUCAP_MAX=3G after_growth freed_elsewhere told_behind_work
 prog_frameworks $WRAPPED GPUCAP_MAX=3G sleeps tokens decodes

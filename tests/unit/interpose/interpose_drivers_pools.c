@@ -17,8 +17,9 @@ static struct fake {
 static CUresult result;    /* of all calls about a pool */
 static uint64_t graphs[2]; /* held for graphs of each card */
 static int trims;
-static CUstreamCaptureMode mode;    /* the thread's */
-static CUmemoryPool ends_meanwhile; /* another thread destroys it during a trim; NULL: none */
+static _Thread_local CUstreamCaptureMode mode; /* the thread's */
+static bool unsafe;                            /* a question that would end a capture was asked */
+static CUmemoryPool ends_meanwhile;            /* another thread destroys it during a trim; NULL: none */
 static pthread_t other;
 static atomic_bool has_begun, is_destroyed;
 static CUresult trim_result;
@@ -32,6 +33,7 @@ static CUresult CUDAAPI get_attribute(CUmemoryPool pool, CUmemPool_attribute whi
 {
     const uintptr_t number = (uintptr_t)pool % POOLS;
 
+    unsafe |= mode != CU_STREAM_CAPTURE_MODE_RELAXED; /* no assertion: locks are held */
     *(cuuint64_t *)value =
         which == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pools[number].reserved : pools[number].used;
     return result;
@@ -138,6 +140,7 @@ static CUresult CUDAAPI get_current(CUmemoryPool *pool, CUdevice ordinal)
 static CUresult CUDAAPI get_graphs(CUdevice ordinal, CUgraphMem_attribute which, void *value)
 {
     TEST_ASSERT_EQUAL_INT(CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, which);
+    unsafe |= mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     *(cuuint64_t *)value = graphs[ordinal];
     return CUDA_SUCCESS;
 }
@@ -156,12 +159,17 @@ void setUp(void)
     graphs[0] = graphs[1] = 0;
     trims = 0;
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    unsafe = false;
     ends_meanwhile = next_current = NULL;
     result = trim_result = CUDA_SUCCESS;
     drivers_pools_forget_left();
 }
 
-void tearDown(void) {}
+void tearDown(void)
+{
+    TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_MODE_GLOBAL, mode);
+    TEST_ASSERT_FALSE(unsafe);
+}
 
 static void test_growth_counts_once_and_from_when_the_pool_was_first_seen(void)
 {

@@ -259,9 +259,21 @@ static CUresult CUDAAPI get_child(CUgraphNode node, CUgraph *child)
     return answer_to(CHILDREN);
 }
 
+static CUstreamCaptureMode mode;
+
+static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *exchanged)
+{
+    const CUstreamCaptureMode before = mode;
+
+    mode = *exchanged;
+    *exchanged = before;
+    return CUDA_SUCCESS;
+}
+
 static CUresult CUDAAPI get_attribute(CUdevice card, CUgraphMem_attribute which, void *value)
 {
     (void)card;
+    TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_MODE_RELAXED, mode); /* or it might end a capture */
     *(cuuint64_t *)value = which == CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT ? fake.held : fake.used;
     return CUDA_SUCCESS;
 }
@@ -322,6 +334,7 @@ void setUp(void)
                                            .cuGraphMemAllocNodeGetParams = get_alloc,
                                            .cuGraphChildGraphNodeGetGraph = get_child,
                                            .cuDeviceGetGraphMemAttribute = get_attribute,
+                                           .cuThreadExchangeStreamCaptureMode = exchange_mode,
                                            .cuDeviceGraphMemTrim = trim,
                                            .cuGraphInstantiateWithFlags = instantiate,
                                            .cuGraphInstantiateWithParams = instantiate_with,

@@ -161,6 +161,8 @@ static CUresult set_counter(struct CUmemPoolHandle_st *pool, CUmemPool_attribute
     return CUDA_SUCCESS;
 }
 
+/* To ask, set or trim a pool is unsafe beside a capture, as NVIDIA says of attributes (CCCL, pull request
+ * 11360); not measured. */
 CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     int *flag;
@@ -168,6 +170,7 @@ CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
     SIM_LOCKED();
     if (!value || !sim_object_is(pool, OBJECT_POOL))
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_capture_check_unsafe());
     flag = switch_of(pool, attribute);
     if (!flag && !counter_of(pool, attribute))
         return CUDA_ERROR_INVALID_VALUE;
@@ -185,6 +188,7 @@ CUresult sim_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute
     SIM_LOCKED();
     if (!value || !sim_object_is(pool, OBJECT_POOL))
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_capture_check_unsafe());
     flag = switch_of(pool, attribute);
     counter = counter_of(pool, attribute);
     if (flag)
@@ -199,6 +203,7 @@ CUresult sim_pool_trim(CUmemoryPool pool, size_t keep)
     SIM_LOCKED();
     if (!sim_object_is(pool, OBJECT_POOL))
         return CUDA_ERROR_INVALID_VALUE;
+    SIM_TRY(sim_capture_check_unsafe());
     sim_extent_settle(&pool->free, 0); /* a trim also takes what streams have reached meanwhile */
     sim_chunk_trim(pool, keep);
     return CUDA_SUCCESS;
