@@ -40,6 +40,17 @@ static unsigned char key[IPC_KEY];
 
 /* ---- descriptors and offers ---- */
 
+/* Relaxed: beside a capture the driver may take it for unsafe, and end the capture. */
+static bool export_chunk(const struct vmm_chunk *chunk, int *fd)
+{
+    const CUstreamCaptureMode mode = driver_relax();
+    const bool exported = driver.cuMemExportToShareableHandle(
+                              fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
+
+    driver_restore(mode);
+    return exported;
+}
+
 /* Exports at most `most` chunks from number `first` on. Returns 0, or an errno and no chunks. */
 static int export_chunks(const struct ipc_exported *e, uint64_t first, unsigned most,
                          struct ipc_chunks *chunks, int *fds)
@@ -53,8 +64,7 @@ static int export_chunks(const struct ipc_exported *e, uint64_t first, unsigned 
     while (!error && chunks->count < most && first < e->count && chunks->count < e->count - first) {
         const struct vmm_chunk *chunk = &e->chunks[first + chunks->count];
 
-        if (driver.cuMemExportToShareableHandle(&fds[chunks->count], chunk->handle,
-                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+        if (!export_chunk(chunk, &fds[chunks->count]))
             error = EIO;
         else
             chunks->list[chunks->count++] =

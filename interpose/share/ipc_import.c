@@ -91,6 +91,18 @@ static bool make_room(struct import *import)
     return true;
 }
 
+/* Relaxed: in or beside a capture the driver may take it for unsafe, and end the capture. */
+static bool import_chunk(struct vmm_chunk *taken, int fd)
+{
+    const CUstreamCaptureMode mode = driver_relax();
+    const bool imported =
+        driver.cuMemImportFromShareableHandle(&taken->handle, (void *)(intptr_t)fd,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == CUDA_SUCCESS;
+
+    driver_restore(mode);
+    return imported;
+}
+
 static int take_chunk(struct import *import, const struct ipc_chunk *chunk, int fd)
 {
     int rc = check(import, chunk);
@@ -104,8 +116,7 @@ static int take_chunk(struct import *import, const struct ipc_chunk *chunk, int 
     if (rc)
         return rc;
     struct vmm_chunk *taken = &import->chunks[import->count];
-    if (driver.cuMemImportFromShareableHandle(&taken->handle, (void *)(intptr_t)fd,
-                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
+    if (!import_chunk(taken, fd))
         return -EIO;
     taken->bytes = chunk->chunk_bytes;
     import->count++;

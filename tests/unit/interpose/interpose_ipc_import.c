@@ -67,8 +67,20 @@ static CUresult get_device(CUdevice *device)
     return answer();
 }
 
+static CUstreamCaptureMode mode;
+
+static CUresult exchange_mode(CUstreamCaptureMode *exchanged)
+{
+    const CUstreamCaptureMode before = mode;
+
+    mode = *exchanged;
+    *exchanged = before;
+    return CUDA_SUCCESS;
+}
+
 static CUresult import_handle(CUmemGenericAllocationHandle *handle, void *fd, CUmemAllocationHandleType type)
 {
+    TEST_ASSERT_EQUAL_INT(CU_STREAM_CAPTURE_MODE_RELAXED, mode); /* or it might end a capture */
     TEST_ASSERT_EQUAL_INT(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, type);
     TEST_ASSERT_EQUAL_INT(100 + fake.descriptors_used % CHUNKS, (int)(intptr_t)fd);
     if (answer() != CUDA_SUCCESS)
@@ -267,6 +279,7 @@ void setUp(void)
     driver_entries.cuDeviceGetUuid_v2 = get_uuid;
     driver_entries.cuCtxGetDevice = get_device;
     driver_entries.cuMemImportFromShareableHandle = import_handle;
+    driver_entries.cuThreadExchangeStreamCaptureMode = exchange_mode;
     driver_entries.cuMemRelease = release_handle;
     driver_entries.cuMemAddressReserve = reserve;
     driver_entries.cuMemMap = map_handle;

@@ -105,10 +105,24 @@ static CUresult CUDAAPI get_uuid(CUuuid *uuid, CUdevice ordinal)
     return fails(&ipc_fake_fail_uuid) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
+static _Thread_local CUstreamCaptureMode mode;
+
+static CUresult CUDAAPI exchange_mode(CUstreamCaptureMode *exchanged)
+{
+    const CUstreamCaptureMode before = mode;
+
+    mode = *exchanged;
+    *exchanged = before;
+    return CUDA_SUCCESS;
+}
+
 static CUresult CUDAAPI export_chunk(void *fd, CUmemGenericAllocationHandle handle,
                                      CUmemAllocationHandleType type, unsigned long long flags)
 {
     (void)handle, (void)type, (void)flags;
+    if (mode !=
+        CU_STREAM_CAPTURE_MODE_RELAXED) /* it might end a capture; the service's thread asserts nothing */
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (ipc_fake_fail_export > 0 && atomic_fetch_sub(&ipc_fake_fail_export, 1) == 1)
         return CUDA_ERROR_UNKNOWN;
     *(int *)fd = memfd_create("chunk", MFD_CLOEXEC);
@@ -252,6 +266,7 @@ void ipc_fake_setup(void)
 {
     driver_entries = (struct driver_table){.cuDeviceGetUuid_v2 = get_uuid,
                                            .cuMemExportToShareableHandle = export_chunk,
+                                           .cuThreadExchangeStreamCaptureMode = exchange_mode,
                                            .cuCtxPushCurrent_v2 = push,
                                            .cuCtxPopCurrent_v2 = pop};
     atomic_store(&driver_bound, true);
