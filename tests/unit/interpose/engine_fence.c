@@ -476,6 +476,20 @@ static void wait_that_fails(void)
     found_later(epoch);
 }
 
+static void event_wait_that_fails(void)
+{
+    bool more;
+
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t epoch = fence_epoch(&fence);
+    fence_poll(&fence);
+    fake_fail(1U << FAKE_SYNCHRONIZE, 1, 0);
+    CHECK(fence_wait_oldest(&fence, &more) == -EIO && fake_failed() == 1);
+    fake_fail(0, 0, 0);
+    found_later(epoch);
+}
+
 static void record_that_fails(void)
 {
     open_fence();
@@ -491,6 +505,7 @@ static void record_that_fails(void)
 static void test_no_epoch_is_lost_in_a_call_that_fails(void)
 {
     TEST_ASSERT_TRUE(fake_child(wait_that_fails));
+    TEST_ASSERT_TRUE(fake_child(event_wait_that_fails));
     TEST_ASSERT_TRUE(fake_child(record_that_fails));
 }
 
