@@ -206,6 +206,12 @@ static void test_why_looks_at_both_limits_of_a_process(void)
     cli_expect_out("               and the job's limit, 8.0 GiB, about 40 MiB higher\n", &result);
     cli_expect_out("Try:  gpucap run --max=9G --each=3200M ...\n", &result);
     spawn_result_free(&result);
+    result = CLI_RUN(NULL, "set", "train-a", "--max=2G"); /* less than the process's own */
+    spawn_result_free(&result);
+    result = run_why(members_pid(member));
+    cli_expect_out("               and the job's limit, 2.0 GiB, about 6.0 GiB higher\n", &result);
+    cli_expect_out("Try:  gpucap run --max=9G --each=3200M ...\n", &result);
+    spawn_result_free(&result);
 }
 
 static void expect_advice(const struct member *member, const char *would_fit, const char *advice)

@@ -37,9 +37,9 @@ uint64_t why_limits_other(const struct ledgers_process *process, const struct le
 {
     const uint64_t own = process->entry.limit, max = process->entry.job_max;
 
-    if (own >= max)
-        return LEDGER_UNLIMITED; /* they are one */
-    return refusal->bound == RECORDING_LIMIT_JOB ? own : max;
+    if (refusal->bound != RECORDING_LIMIT_JOB)
+        return max;
+    return own < max ? own : LEDGER_UNLIMITED; /* else the job's is published as both */
 }
 
 /* Returns by how much that other limit is too low for the request; 0: it is not. Idle memory and the reserve
