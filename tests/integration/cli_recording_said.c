@@ -35,8 +35,8 @@ static struct recording_make begin(void)
     return make;
 }
 
-/* A process with 148 MiB and a limit of its own of 600 MiB; its job's 900 MiB refuse. */
-static struct spawn_result why_job_refused(uint64_t asked, uint64_t job_max)
+/* A process with 148 MiB and a limit of its own of 600 MiB; its job's refuses and leaves `left`. */
+static struct spawn_result why_job_refused(uint64_t asked, uint64_t job_max, uint64_t left)
 {
     struct recording_make make = begin();
 
@@ -54,12 +54,10 @@ static struct spawn_result why_job_refused(uint64_t asked, uint64_t job_max)
     recording_make_event(
         &make, RECORDING_APART,
         (struct recording_event){.time_ns = 5, .bytes = 568 * MIB, .limit = RECORDING_APART_OTHERS});
-    recording_make_event(&make, RECORDING_REFUSAL,
-                         (struct recording_event){.time_ns = 5,
-                                                  .address = job_max,
-                                                  .bytes = asked,
-                                                  .other = 120 * MIB,
-                                                  .limit = RECORDING_LIMIT_JOB});
+    recording_make_event(
+        &make, RECORDING_REFUSAL,
+        (struct recording_event){
+            .time_ns = 5, .address = job_max, .bytes = asked, .other = left, .limit = RECORDING_LIMIT_JOB});
     recording_make_close(&make, 10, true);
     return CLI_RUN(NULL, "why", path);
 }
@@ -67,7 +65,7 @@ static struct spawn_result why_job_refused(uint64_t asked, uint64_t job_max)
 /* The limit that applies to the process is not the one that refused. */
 static void test_why_names_the_limit_of_the_job_that_refused(void)
 {
-    struct spawn_result result = why_job_refused(400 * MIB, 900 * MIB);
+    struct spawn_result result = why_job_refused(400 * MIB, 900 * MIB, 120 * MIB);
 
     cli_expect_status(0, &result);
     cli_expect_out("limit        900 MiB, limit of the job; at most 120 MiB would have fitted\n", &result);
@@ -78,13 +76,17 @@ static void test_why_names_the_limit_of_the_job_that_refused(void)
     cli_expect_out("Try:  gpucap run --max=1280M --each=640M ...\n", &result);
     TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), result.out);
     spawn_result_free(&result);
-    result = why_job_refused(300 * MIB, 900 * MIB); /* which the limit of the process allows */
+    result = why_job_refused(300 * MIB, 900 * MIB, 120 * MIB); /* which the limit of the process allows */
     cli_expect_out("would fit    with a limit 180 MiB higher\n", &result);
     cli_expect_out("Try:  gpucap run --max=1152M ...\n        gpucap run --wait=60s", &result);
     TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--each"), result.out);
     spawn_result_free(&result);
-    result = why_job_refused(400 * MIB, 0); /* a library that does not note it */
+    result = why_job_refused(400 * MIB, 0, 120 * MIB); /* a library that does not note it */
     cli_expect_out("limit        600 MiB, limit of the job", &result);
+    spawn_result_free(&result);
+    result = why_job_refused(100 * MIB, 500 * MIB, 0); /* less than is in use, after gpucap set */
+    cli_expect_out("would fit    with a limit 380 MiB higher\n", &result);
+    cli_expect_out("Try:  gpucap run --max=896M ...\n        gpucap run --wait=60s", &result);
     spawn_result_free(&result);
 }
 
@@ -187,7 +189,7 @@ static void test_what_would_fit_counts_the_reserve_where_nothing_was_left(void)
 /* A colour alone says nothing to many readers. */
 static void test_a_picture_says_what_its_red_marks_mean(void)
 {
-    struct spawn_result result = why_job_refused(400 * MIB, 900 * MIB);
+    struct spawn_result result = why_job_refused(400 * MIB, 900 * MIB, 120 * MIB);
 
     spawn_result_free(&result);
     result = CLI_RUN(NULL, "export", "--to=svg", path);

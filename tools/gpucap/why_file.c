@@ -119,13 +119,16 @@ static uint64_t shortage(const struct refusal *refusal)
     if (is_too_small(refusal) && (!is_card(refusal) || !fitted)) /* which is not known */
         return needed(refusal) - card_bytes(refusal);
     if (!fitted && !is_card(refusal) && refusal->state.limit != TIMELINE_NO) {
-        /* What is in use may reach into the reserve, or beyond a limit that was lowered. What the job's
-         * others have is not known: at most all of the reserve is missing. */
-        const uint64_t beside = sums_minus(needed(refusal) + RESERVE, refusal->state.limit);
+        /* What is in use may reach into the reserve, or beyond a limit that was lowered. If it is not known
+         * what the job's others have, at most all of the reserve is missing. */
+        const bool is_job = refusal->event->limit == RECORDING_LIMIT_JOB;
+        const bool is_known = is_job && refusal->others != WHY_APART_UNKNOWN;
+        const uint64_t beside =
+            sums_minus(needed(refusal) + RESERVE + (is_known ? refusal->others : 0), refusal->state.limit);
 
         if (beside > refusal->event->bytes)
             return beside;
-        return refusal->event->bytes + (refusal->event->limit == RECORDING_LIMIT_JOB ? RESERVE : 0);
+        return refusal->event->bytes + (is_job && !is_known ? RESERVE : 0);
     }
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
 }
