@@ -214,6 +214,21 @@ static void test_why_looks_at_both_limits_of_a_process(void)
     spawn_result_free(&result);
 }
 
+/* No wait makes room for a process that alone needs more than the limit. */
+static void test_why_advises_no_wait_for_memory_that_others_do_not_have(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 4096, 3000, 0);
+
+    members_start(members_sim_uuid(), "train-a", 4096, 1000, 0);
+    members_tell(member, "refuse 1200");
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("would fit    with a limit about 1.1 GiB higher\n\n"
+                   "  Try:  gpucap set train-a --max=6G\n",
+                   &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "--wait"), result.out);
+    spawn_result_free(&result);
+}
+
 static void expect_advice(const struct member *member, const char *would_fit, const char *advice)
 {
     struct spawn_result result = run_why(members_pid(member));
@@ -431,6 +446,7 @@ int main(void)
     RUN_TEST(test_why_counts_the_reserve);
     RUN_TEST(test_why_counts_the_reserve_where_nothing_was_left);
     RUN_TEST(test_why_looks_at_both_limits_of_a_process);
+    RUN_TEST(test_why_advises_no_wait_for_memory_that_others_do_not_have);
     RUN_TEST(test_why_advises_no_higher_limit_of_a_job_that_has_enough_idle);
     RUN_TEST(test_why_advises_no_limit_below_one_that_was_raised);
     RUN_TEST(test_why_does_not_blame_a_limit_that_left_enough);

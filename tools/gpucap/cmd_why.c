@@ -345,20 +345,22 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     const struct ledger_refusal *refusal = &refusals->last[0];
     const struct why_lacks lacks = why_limits_find_lacks(card, process, refusal);
     const struct why_needs needs = why_limits_find_needs(&lacks, process, refusal);
+    const bool is_full =
+        (why_limits_left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card);
     int count = 0;
 
     if (is_too_small(card, process, refusals))
         return;
     if (why_limits_is_kept(refusal))
         advise_on_kept(&count, card, process, sums_minus(refusal->asked, refusal->fits));
-    if ((why_limits_left_enough(refusal) || is_short_now(card, refusal)) && others_hold(card))
+    if (is_full)
         why_try_card(&count, why_limits_is_kept(refusal));
     if (!why_limits_left_enough(refusal) && !needs.most)
         return; /* the limits have been raised */
     if (needs.most && needs.most <= ceiling(card) && !(card->facts.known && needs.most > card->facts.total))
         advise_on_limits(&count, &needs, process);
-    if (needs.max && !needs.each && refusal->bound == RECORDING_LIMIT_JOB &&
-        refusal->job_used > refusal->used)
+    if (!is_full && needs.max && !needs.each && refusal->bound == RECORDING_LIMIT_JOB &&
+        sums_minus(refusal->job_used, refusal->used) >= lacks.refused)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
     advise_on_idle(&count, process, refusals);
 }
