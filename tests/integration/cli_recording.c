@@ -77,12 +77,12 @@ static void test_smallest_limit_is_found_by_replaying(void)
     TEST_ASSERT_EQUAL_STRING("", result.err);
     const char *line = strstr(result.out, "would fit");
     TEST_ASSERT_NOT_NULL(line);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(
-        4,
-        sscanf(line,
-               "would fit with --max=%lfM: blocks (replayed) %lf GiB | CUDA context %lf MiB reserve %lf MiB",
-               &all, &pool, &context, &reserve),
-        line);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(4,
+                                  sscanf(line,
+                                         "would fit with --max=%lfM, without what was refused: "
+                                         "blocks (replayed) %lf GiB | CUDA context %lf MiB reserve %lf MiB",
+                                         &all, &pool, &context, &reserve),
+                                  line);
     TEST_ASSERT_DOUBLE_WITHIN(0.02, 5.13, pool);
     TEST_ASSERT_DOUBLE_WITHIN(20, all, 1024 * pool + context + reserve);
     spawn_result_free(&result);
@@ -96,6 +96,7 @@ static void test_the_smallest_limit_holds_when_the_program_runs_below_it(void)
     char path[256], record[300], limit[32];
     const char *program = spawn_build_path("tests/integration/prog_recorded");
     unsigned fits = 0;
+    int end = 0;
 
     snprintf(path, sizeof(path), "%s", cli_path("fits.gpucap"));
     snprintf(record, sizeof(record), "--record=%s", path);
@@ -105,7 +106,8 @@ static void test_the_smallest_limit_holds_when_the_program_runs_below_it(void)
     spawn_result_free(&result);
     result = CLI_RUN(env, "summary", "--fit", path);
     const char *line = strstr(result.out, "would fit");
-    TEST_ASSERT_TRUE_MESSAGE(line && sscanf(line, "would fit with --max=%uM", &fits) == 1, result.out);
+    TEST_ASSERT_TRUE_MESSAGE(line && sscanf(line, "would fit with --max=%uM:%n", &fits, &end) == 1 && end,
+                             result.out);
     spawn_result_free(&result);
     for (int less = 0; less < 2; less++) {
         snprintf(limit, sizeof(limit), "--max=%uM", fits - 8 * (unsigned)less);

@@ -47,7 +47,8 @@ static void print_peak(const struct timeline *timeline)
 
 /* ---- marks ---- */
 
-static void print_refusals(const struct timeline *timeline)
+/* Returns true if there are any. */
+static bool print_refusals(const struct timeline *timeline)
 {
     char size[RECORDING_TIME], at[RECORDING_TIME], name[WORDS_CUT];
     uint64_t count = 0;
@@ -66,6 +67,7 @@ static void print_refusals(const struct timeline *timeline)
         printf("  %-13sand %" PRIu64 " more\n", "", count - LINES);
     if (!count)
         puts("  refused      nothing");
+    return count;
 }
 
 /* "lent to 4730 700 MiB | borrowed from 4711 96 MiB": PARTNERS at most, the others together. */
@@ -304,8 +306,9 @@ static void print_bound(const struct timeline *timeline)
            recording_time(timeline->steps[timeline->live_peak - 1].time_ns, at));
 }
 
-/* The pool's need from a replay; what contexts need, and the library's reserve, come on top. */
-static void print_fit(const char *path, const struct timeline *timeline)
+/* The pool's need from a replay, which has no requests that were refused; what contexts need, and the
+ * library's reserve, come on top. */
+static void print_fit(const char *path, const struct timeline *timeline, bool refused)
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
     struct recording_holder parts[] = {
@@ -326,7 +329,8 @@ static void print_fit(const char *path, const struct timeline *timeline)
     }
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
         sum += parts[i].bytes;
-    printf("  would fit    with --max=%" PRIu64 "M:\n", (sum + MIB - 1) / MIB);
+    printf("  would fit    with --max=%" PRIu64 "M%s:\n", (sum + MIB - 1) / MIB,
+           refused ? ", without what was refused" : "");
     recording_print_holders("", parts, sizeof(parts) / sizeof(*parts));
 }
 
@@ -365,13 +369,13 @@ static void print_track(const struct recording_set *set, const struct recording_
 
     print_process(set, track);
     print_peak(&track->timeline);
-    print_refusals(&track->timeline);
+    const bool refused = print_refusals(&track->timeline);
     print_waits(&track->timeline);
     print_leaks(&track->timeline);
     print_short_lived(&track->timeline);
     print_idle(&track->timeline);
     if (fit && track == first_of(set, track->file))
-        print_fit(set->paths[track->file], &track->timeline);
+        print_fit(set->paths[track->file], &track->timeline, refused);
     else
         print_bound(&track->timeline);
     if (recording->dropped)
