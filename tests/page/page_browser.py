@@ -327,6 +327,18 @@ def test_a_limit_of_the_job_that_refused_is_not_that_of_the_process(case):
     check("In use: 4 of 9 MiB (limit of the job)" in sentences(case), "one of it: " + sentences(case))
 
 
+def test_the_limit_of_a_process_is_not_that_of_its_job(case):
+    """Also where the job's was then set below it, which is so for both from then on."""
+    paths = []
+    for pid, limits in ((1, ((5, 1), (4, 2))), (2, ((7, 2), (4, 2)))):
+        events = [(recount.LIMIT, pid + 50 * i, 0, size * MIB, 0, 0, kind) for i, (size, kind) in enumerate(limits)]
+        events[1:1] = [(recount.ALLOC, 10, 4096, 3 * MIB, 0, 0), (recount.USED, 11, 0, 3 * MIB, 0, 0)]
+        paths.append(case.path("lowered%d.gpucap" % pid))
+        recount.write(paths[-1], [(67, 0, b"vm\0one\0./train"), (68, 0, b"simgpu\0GPU-a\0" + b"99999999")], events, 10**6, pid)
+    case.open(case.page("lowered.html", *paths))
+    check("Peak 6 MiB at " in sentences(case), "the sum has no limit of one of its parts: " + sentences(case))
+
+
 def test_of_refusals_in_one_place_the_last_is_drawn(case):
     """The sentence is about the last one."""
     events = [(recount.ALLOC, 10, 4096, 4 * MIB, 0, 0)] + [(recount.REFUSAL, 10**6 + i, 0, (i + 1) * MIB, 0, 0, 0, 0, 2) for i in range(3)] + [(recount.LIMIT, 10**9, 0, 8 * MIB, 0, 0, 2)]
@@ -486,6 +498,7 @@ def main():
             test_runs_that_did_not_overlap_are_compared_from_their_beginnings(case)
             test_each_card_has_its_limit(case)
             test_a_limit_of_the_job_that_refused_is_not_that_of_the_process(case)
+            test_the_limit_of_a_process_is_not_that_of_its_job(case)
             test_of_refusals_in_one_place_the_last_is_drawn(case)
             test_a_full_card_is_not_a_limit(case)
             test_no_label_covers_another(case)

@@ -240,6 +240,19 @@ static uint64_t card_bytes(const char *digits)
     return bytes < RECORDING_BYTES_MAX ? bytes : 0;
 }
 
+/* Whose limits the process had; 0: none, or of several kinds, as after a job's was set below the process's.
+ */
+static uint8_t limit_kind(const struct timeline *timeline)
+{
+    const uint8_t last = timeline_state_after(timeline, timeline->step_count).limit_kind;
+
+    for (size_t i = 0; i < timeline->step_count; i++) {
+        if (timeline->steps[i].change == TIMELINE_LIMIT && timeline->steps[i].limit != last)
+            return 0;
+    }
+    return last;
+}
+
 static void write_program(FILE *out, const struct recording_set *set, const struct recording_track *track)
 {
     const struct recording *recording = &set->recordings[track->file];
@@ -265,8 +278,7 @@ static void write_program(FILE *out, const struct recording_set *set, const stru
             card_bytes(recording_text(&recording->devices, track->timeline.device, 2)));
     fprintf(out, ",\"pid\":%u,\"device\":%u,\"offset\":%" PRIu64 ",\"end\":%" PRIu64, recording->head.pid,
             track->timeline.device, track->offset_ns, track->timeline.end_ns);
-    fprintf(out, ",\"limit\":%u",
-            timeline_state_after(&track->timeline, track->timeline.step_count).limit_kind);
+    fprintf(out, ",\"limit\":%u", limit_kind(&track->timeline));
     fprintf(out, ",\"by\":\"%s\"",
             timeline_best_by(&track->timeline, track->timeline.peak) == TIMELINE_BY_TAG ? "tag" : "owner");
 }
