@@ -232,12 +232,11 @@ int cmd_man(const struct arguments *arguments)
         "of the one\nbeside the executable or in ../lib.\n",
         PLACE_LIBRARY_ENV);
     printf(".SH EXIT STATUS\nThe exit status of the program. %d: gpucap itself failed. %d: the program "
-           "cannot be executed. "
-           "%d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 it found a problem or printed a "
-           "warning. \\fBps\\fR, \\fBset\\fR, \\fBtrim\\fR and \\fBwhy\\fR: 0 done,\n1 the process or job "
-           "does not exist, or something could not be read or changed. \\fBreplay\\fR: 0 all fitted, 1 a "
-           "request was "
-           "refused.\n",
+           "cannot be executed. %d: it was not\nfound. \\fBdoctor\\fR: 0 healthy, 1 it found a problem or "
+           "printed a warning. \\fBps\\fR, \\fBset\\fR, \\fBtrim\\fR, \\fBrecord\\fR and "
+           "\\fBwhy\\fR: 0 done,\n1 the process or job does not exist, or something could not be read or "
+           "changed. \\fBsummary\\fR, \\fBview\\fR, \\fBpage\\fR and\n\\fBexport\\fR: 0 done, 1 a recording "
+           "could not be read and was left out. \\fBreplay\\fR: 0 all fitted, 1 a request was refused.\n",
            CLI_FAILED, CLI_CANNOT_EXECUTE, CLI_NOT_FOUND);
     man_examples();
     return 0;
