@@ -66,10 +66,14 @@ static void test_summary_names_peak_refusals_leaks_and_loans(void)
 
 #ifndef __SANITIZE_ADDRESS__
 #ifndef __SANITIZE_THREAD__
-/* The blocks of the training need 5.127 GiB at once, and the pool hardly more. */
+/* The blocks of the training need 5.127 GiB at once, and the pool hardly more, whatever limit the user has
+ * set. */
 static void test_smallest_limit_is_found_by_replaying(void)
 {
     struct spawn_env *env = cli_env_real();
+
+    TEST_ASSERT_EQUAL_INT(0, mkdir(cli_path(".config"), 0700));
+    cli_write(cli_path(".config/gpucap.conf"), "max = 2G\n", 9, 0600);
     struct spawn_result result = CLI_RUN(env, "summary", "--fit", first);
     double all = 0, pool = 0, context = 0, reserve = 0;
 

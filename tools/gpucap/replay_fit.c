@@ -23,18 +23,19 @@ struct place {
 /* A card of that size, with contexts that cost nothing: they are counted apart. */
 static void set_environment(const struct place *place, uint64_t capacity)
 {
-    static const char *const left_out[] = {"GPUCAP_MAX", "GPUCAP_EACH", "GPUCAP_GROUP", "GPUCAP_WAIT",
-                                           "GPUCAP_RECORD"};
+    /* Set rather than left out: a configuration file may have others. */
+    static const char *const values[][2] = {
+        {"GPUCAP_MAX", "none"},   {"GPUCAP_EACH", "none"},  {"GPUCAP_MIN", "none"},
+        {"GPUCAP_HIGH", "none"},  {"GPUCAP_GROUP", "none"}, {"GPUCAP_WAIT", "off"},
+        {"GPUCAP_RECORD", "off"}, {"GPUCAP_RESERVE", "0"},  {"GPUCAP_LEDGER", "off"}};
     char text[64];
 
-    for (size_t i = 0; i < sizeof(left_out) / sizeof(*left_out); i++)
-        unsetenv(left_out[i]);
+    for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++)
+        setenv(values[i][0], values[i][1], 1);
     snprintf(text, sizeof(text), "1x%llu;ctx=0", (unsigned long long)capacity);
     setenv("GPUCAP_SIM", text, 1);
     snprintf(text, sizeof(text), "fit-%d-%llu", (int)getpid(), (unsigned long long)capacity);
     setenv("GPUCAP_SIM_ID", text, 1);
-    setenv("GPUCAP_RESERVE", "0", 1);
-    setenv("GPUCAP_LEDGER", "off", 1);
     setenv("LD_LIBRARY_PATH", place->sim, 1);
     setenv("LD_PRELOAD", place->library, 1);
 }
