@@ -264,9 +264,9 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
         const bool as_good = ours >= 0 && crowd->all_from[i] && crowd->all_from[i] <= crowd->all_from[ours];
         const bool worse =
             native >= 0 && (!crowd->all_from[i] || crowd->all_from[i] > crowd->all_from[native]);
-        char *list = ways[i].cap == NATIVE && as_good ? without
-                     : ways[i].cap != NATIVE && worse ? useless
-                                                      : NULL;
+        char *list = ways[i].cap == NATIVE && as_good                           ? without
+                     : ways[i].cap != NATIVE && worse && is_wanted(scenario, i) ? useless
+                                                                                : NULL;
 
         if (list)
             snprintf(list + strlen(list), sizeof(without) - strlen(list), "%s%s", *list ? "; " : "",

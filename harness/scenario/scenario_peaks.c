@@ -238,7 +238,7 @@ void scenario_peaks(struct scenario *scenario)
     static const enum row order[] = {NATIVE, JOB_WAITS, SERIAL, SHARE, JOB};
     struct scenario_result *result = scenario->result;
     struct peaks peaks = {.scenario = scenario, .batch = val_batch(scenario)};
-    char base[32], peak[32], budget[32];
+    char base[32], peak[32], budget[32], smaller[48] = "";
 
     table_begin(&result->table,
                 "trainings|train|out of memory|wall time|sum of the peaks|peak of the sum|waited|lent");
@@ -266,12 +266,13 @@ void scenario_peaks(struct scenario *scenario)
     scenario_cell_bytes(peaks.base, base, sizeof(base));
     scenario_cell_bytes(peaks.peak, peak, sizeof(peak));
     scenario_cell_bytes(scenario->card.set, budget, sizeof(budget));
+    if (peaks.smaller)
+        snprintf(smaller, sizeof(smaller), "; a smaller validation has %u at once", peaks.smaller);
     scenario_note(
         result,
         "%u trainings on a card of %s. One holds %s, and %s while it validates %u pictures at once. A "
-        "share is the card's size / %u; a smaller validation has %u at once. One job has the whole card, and "
-        "its requests wait up to " WAIT ".",
-        scenario->processes, budget, base, peak, peaks.batch, scenario->processes, peaks.smaller);
+        "share is the card's size / %u%s. One job has the whole card, and its requests wait up to " WAIT ".",
+        scenario->processes, budget, base, peak, peaks.batch, scenario->processes, smaller);
     if (!result->skipped[0])
         judge(&peaks, names);
 }

@@ -69,6 +69,7 @@ static void test_arenas_starve_each_other_natively_and_share_under_gpucap(void)
         TEST_ASSERT_EQUAL_INT_MESSAGE(3, trained(&result, "\narena, gpucap, a share each "), result.out);
         TEST_ASSERT_EQUAL_INT_MESSAGE(3, trained(&result, "\narena, gpucap, one job with each "), result.out);
         cli_expect_out("Where gpucap does not help: ", &result);
+        TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "naive, gpucap, one job"), "--tiny leaves it out");
         cli_expect_out("plots: ", &result);
         cli_expect_out("Recorded: arena on a card of ", &result);
         cli_expect_out(" 3 of 3 train (scenario-b-gpucap.html)", &result);
@@ -159,6 +160,7 @@ static bool peaks_alternate(void)
     cli_expect_status(0, &result);
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, trained(&result, "\ngpucap, a share each "), result.out);
     TEST_ASSERT_EQUAL_INT_MESSAGE(3, trained(&result, "\ngpucap, one job, lends and waits "), result.out);
+    TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "smaller validation"), "--tiny tries none");
     const char *row = strstr(result.out, "\ngpucap, one job, lends and waits ");
     TEST_ASSERT_EQUAL_INT_MESSAGE(
         2, sscanf(row, " gpucap, one job, lends and waits 3 of 3 0 %*f s %lf MiB %lf MiB", &sum, &peak), row);
