@@ -31,6 +31,9 @@ enum {
 #define SCENARIO_SAME      1.05
 #define SCENARIO_SAME_ONCE 1.5
 
+/* Where gpucap does not help. */
+#define SCENARIO_NOT_ALL "here, where not all train under it"
+
 /* Colours of bars: with gpucap, and without. */
 enum { COLOUR_GPUCAP, COLOUR_NATIVE };
 

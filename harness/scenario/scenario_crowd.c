@@ -280,7 +280,7 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
                  without);
     else
         snprintf(result->verdict, sizeof(result->verdict),
-                 "nowhere here: no native way trains all on as small a card");
+                 ours < 0 ? SCENARIO_NOT_ALL : "nowhere here: no native way trains all on as small a card");
     say_briefly(result, crowd);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
     if (*useless)

@@ -225,7 +225,8 @@ static void judge(struct peaks *peaks, const char *const names[ROWS])
             ours->total.wall_s, others);
     else
         snprintf(result->verdict, sizeof(result->verdict),
-                 "nowhere here: no other way trains all in as little time");
+                 all_train(ours) ? "nowhere here: no other way trains all in as little time"
+                                 : SCENARIO_NOT_ALL);
     scenario_note(result, "Where gpucap does not help: %s.", result->verdict);
 }
 

@@ -244,6 +244,32 @@ static void test_ballast_leaves_what_it_is_told_and_refuses_the_rest(void)
     spawn_env_free(env);
 }
 
+static void test_a_card_that_is_too_small_under_gpucap_too_is_no_help(void)
+{
+    struct spawn_env *env = cli_env_real();
+    char out[512];
+
+    snprintf(out, sizeof(out), "--out=%s", cli_path("plots"));
+    struct spawn_result result =
+        spawn_run(env,
+                  (const char *[]){spawn_build_path("scenarios"), "b", "g", "--sim", "--tiny", "--card=20M",
+                                   "--processes=2", out, NULL},
+                  NULL);
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    for (int letter = 'b'; letter <= 'g'; letter += 'g' - 'b') {
+        char name[8];
+
+        snprintf(name, sizeof(name), "\n(%c) ", letter);
+        const char *at = strstr(result.out, name);
+        at = at ? strstr(at, "Where gpucap does not help: ") : NULL;
+        TEST_ASSERT_NOT_NULL_MESSAGE(at, result.out);
+        TEST_ASSERT_EQUAL_STRING_LEN("Where gpucap does not help: here, where not all train under it.\n", at,
+                                     64);
+    }
+    spawn_result_free(&result);
+}
+
 static void test_bad_use_runs_nothing(void)
 {
     struct spawn_env *env = cli_env_real();
@@ -301,6 +327,7 @@ int main(void)
     RUN_TEST(test_a_fleet_of_trainings_keeps_to_its_caps);
     RUN_TEST(test_ballast_leaves_what_it_is_told_and_refuses_the_rest);
     RUN_TEST(test_what_there_is_no_time_for_is_skipped_and_named);
+    RUN_TEST(test_a_card_that_is_too_small_under_gpucap_too_is_no_help);
     RUN_TEST(test_bad_use_runs_nothing);
     RUN_TEST(test_a_place_that_cannot_be_written_is_told_before_anything_runs);
     return UNITY_END();
