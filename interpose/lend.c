@@ -90,7 +90,7 @@ static void conclude(struct device *device, uint64_t given)
         device_follow_job(device);
     const struct ledger_figures figures = {.used = used_now(device),
                                            .cached = pools_idle_on(device->ordinal),
-                                           .limit = atomic_load(&device->limit),
+                                           .limit = atomic_load(&device->own),
                                            .lendable = lendable(device)};
     ledger_publish(device->ledger, &figures);
 }

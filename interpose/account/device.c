@@ -204,6 +204,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     if (bytes == RULES_UNLIMITED && (bound_for(&rules->min, device) || bound_for(&rules->high, device)))
         bytes = total; /* what has a min or a high is counted */
     if (bytes == RULES_UNLIMITED) {
+        atomic_store(&device->own, bytes);
         atomic_store(&device->limit, bytes);
         return UNLIMITED;
     }

@@ -110,7 +110,8 @@ bool ledger_is_over(const struct ledger *ledger);
 
 /* The figures of this process that others can read. */
 struct ledger_figures {
-    uint64_t used, cached, limit;
+    uint64_t used, cached;
+    uint64_t limit;    /* of this process alone; the job's may be less */
     uint64_t lendable; /* the part of `cached` that this process can give back */
 };
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);

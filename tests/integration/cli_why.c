@@ -44,6 +44,27 @@ static void test_why_says_if_the_card_is_full_as_well(void)
     spawn_env_free(env);
 }
 
+/* A limit of the process is known also while its job's is the lower one. */
+static void test_why_knows_the_limit_of_a_process_above_that_of_its_job(void)
+{
+    struct spawn_env *env = cli_env_real();
+    const char *program = spawn_build_path("tests/integration/prog_walk"),
+               *command = spawn_build_path("gpucap");
+    char script[8 * 4096];
+
+    snprintf(script, sizeof(script),
+             "cd '%s' && { echo take 1000; until grep -q 'has 1000' out; do sleep 0.05; done; "
+             "'%s' set g --max=2G >&2; echo take 3000; until grep -q memory out; do sleep 0.05; done; "
+             "'%s' why g >&2; echo; } | '%s' run " MEMBERS_SIM " --max=4G --each=3G --group=g -- '%s' >out",
+             cli_path(""), command, command, command, program);
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    cli_expect_err("limit        2.0 GiB for job g; in use ", &result);
+    cli_expect_err("               and this process's own limit, 3.0 GiB, about 1.5 GiB higher\n", &result);
+    spawn_result_free(&result);
+}
+
 /* `taker` asks for memory that is kept for `keeper`, until the shell's condition `until` is true. What `why`
  * suggests then is run, and then the request fits, which is made once more for `again`. */
 static struct spawn_result take_what_is_kept(const char *option, const char *until, const char *again)
@@ -212,6 +233,11 @@ static void test_why_looks_at_both_limits_of_a_process(void)
     cli_expect_out("               and the job's limit, 2.0 GiB, about 6.0 GiB higher\n", &result);
     cli_expect_out("Try:  gpucap run --max=9G --each=3200M ...\n", &result);
     spawn_result_free(&result);
+    members_tell(member, "refuse 1000"); /* by the job's */
+    result = run_why(members_pid(member));
+    cli_expect_out("               and this process's own limit, 2.1 GiB, about 912 MiB higher\n", &result);
+    cli_expect_out("Try:  gpucap run --max=9G --each=3200M ...\n", &result);
+    spawn_result_free(&result);
 }
 
 /* No wait makes room for a process that alone needs more than the limit. */
@@ -328,7 +354,7 @@ static void test_why_fits_80_columns(void)
         members_tell(member, "refuse 14000");
     result = run_why(members_pid(member));
     cli_expect_out("\n               1 more\n", &result);
-    cli_expect_out("and the job's limit, 15.6 GiB, about 4.0 GiB higher\n", &result);
+    cli_expect_out("and the job's limit, 15.6 GiB, about 4.1 GiB higher\n", &result);
     expect_narrow(result.out);
     spawn_result_free(&result);
     members_tell(member, "each 12000");
@@ -437,6 +463,7 @@ int main(void)
     RUN_TEST(test_why_explains_the_last_refusal);
 #ifdef HAS_WALK
     RUN_TEST(test_why_says_if_the_card_is_full_as_well);
+    RUN_TEST(test_why_knows_the_limit_of_a_process_above_that_of_its_job);
     RUN_TEST(test_memory_kept_for_another_job_is_named_and_can_be_had);
     RUN_TEST(test_why_of_a_process_that_waits_for_kept_memory_says_so);
 #endif

@@ -33,13 +33,10 @@ static bool is_stuck;
 
 static void publish(void)
 {
-    /* The limit is the job's, as it is now. */
     struct ledger_figures now = figures;
 
     now.lendable = is_stuck ? 0 : now.cached;
-    if (ledger_max(ledger) != LEDGER_UNLIMITED)
-        now.limit = ledger_max(ledger);
-    if (each < now.limit)
+    if (each != LEDGER_UNLIMITED || ledger_max(ledger) != LEDGER_UNLIMITED)
         now.limit = each;
     ledger_publish(ledger, &now);
     ledger_settle(ledger, figures.used);
@@ -75,7 +72,7 @@ static void note_refusal(uint64_t asked)
 
     clock_gettime(CLOCK_BOOTTIME, &now);
     const bool has_job = ledger_max(ledger) != LEDGER_UNLIMITED;
-    const uint64_t job_used = has_job ? ledger_max(ledger) - ledger_room(ledger) : 0;
+    const uint64_t job_used = has_job ? ledger_used(ledger) : 0;
     const bool is_job = has_job && each - figures.used > ledger_room(ledger);
     const uint64_t limit = is_job                 ? ledger_max(ledger)
                            : each < figures.limit ? each

@@ -35,26 +35,22 @@ uint64_t why_limits_needed(const struct ledger_refusal *refusal)
 
 uint64_t why_limits_other(const struct ledgers_process *process, const struct ledger_refusal *refusal)
 {
-    const uint64_t own = process->entry.limit, max = process->entry.job_max;
-
-    if (refusal->bound != RECORDING_LIMIT_JOB)
-        return max;
-    return own < max ? own : LEDGER_UNLIMITED; /* else the job's is published as both */
+    return refusal->bound == RECORDING_LIMIT_JOB ? process->entry.limit : process->entry.job_max;
 }
 
 /* Returns by how much that other limit is too low for the request; 0: it is not. Idle memory and the reserve
- * count as against the limit that refused. */
+ * count as against the limit that refused; where that left nothing, all of the reserve is missing. */
 static uint64_t other_missing(const struct ledgers_process *process, const struct ledger_refusal *refusal)
 {
     const uint64_t other = why_limits_other(process, refusal);
     const uint64_t used = refusal->bound == RECORDING_LIMIT_JOB ? refusal->used : refusal->job_used;
+    const uint64_t room =
+        refusal->fits ? sums_minus(refusal->limit, why_limits_in_use(refusal)) : WHY_LIMITS_RESERVE;
 
     if (why_limits_left_enough(refusal) || other == LEDGER_UNLIMITED)
         return 0;
     /* asked - (fits + the room of the other - the room of this one) */
-    return sums_minus(
-        sums_add(sums_add(refusal->asked, sums_minus(refusal->limit, why_limits_in_use(refusal))), used),
-        sums_add(refusal->fits, other));
+    return sums_minus(sums_add(sums_add(refusal->asked, room), used), sums_add(refusal->fits, other));
 }
 
 uint64_t why_limits_now(const struct ledgers_process *process, const struct ledger_refusal *refusal)
@@ -89,7 +85,8 @@ struct why_lacks why_limits_find_lacks(const struct ledgers_card *card, const st
     if (why_limits_left_enough(refusal))
         return lacks;
     lacks.refused = sums_minus(why_limits_needed(refusal), why_limits_now(process, refusal));
-    lacks.other = other_missing(process, refusal);
+    if (!card->facts.known || why_limits_other(process, refusal) < card->facts.total) /* else it is none */
+        lacks.other = other_missing(process, refusal);
     uint64_t *job = is_job ? &lacks.refused : &lacks.other, *own = is_job ? &lacks.other : &lacks.refused;
     if (*own && *job <= why_limits_idle_of_others(card, process)) {
         lacks.idle = *job;
