@@ -152,6 +152,13 @@ void progress_validating(struct progress *progress, uint64_t batch, uint64_t bat
     }
 }
 
+void progress_clear(const struct progress *progress)
+{
+    if (progress->terminal)
+        fputs("\r\033[K", stderr);
+    status_line_forget();
+}
+
 void progress_validated(struct progress *progress, const char *model, uint64_t step, double loss,
                         double accuracy)
 {
@@ -162,14 +169,12 @@ void progress_validated(struct progress *progress, const char *model, uint64_t s
                  progress_number(accuracy >= 0.0 ? accuracy : (double)NAN, accuracy_text));
     if (!progress->on)
         return;
-    if (progress->terminal)
-        fputs("\r\033[K", stderr);
+    progress_clear(progress);
     fprintf(stderr, "%s step %llu validation loss %.4f", model, (unsigned long long)step,
             progress_plain(loss));
     if (accuracy >= 0.0)
         fprintf(stderr, " accuracy %.4f", accuracy);
     fputc('\n', stderr);
-    status_line_forget();
 }
 
 enum status progress_log_open(const char *path)

@@ -55,8 +55,9 @@ void progress_open(struct progress *progress, bool quiet, bool shared, uint64_t 
  */
 void progress_step(struct progress *progress, struct progress_figures *figures, uint64_t timed, bool must);
 
-/* Prints how far a validation is, if it is time to. */
+/* Prints how far a validation is, if it is time to. progress_clear removes that line for other text. */
 void progress_validating(struct progress *progress, uint64_t batch, uint64_t batches);
+void progress_clear(const struct progress *progress);
 
 /* Prints and logs a validation's result. A negative accuracy: there is none. */
 void progress_validated(struct progress *progress, const char *model, uint64_t step, double loss,

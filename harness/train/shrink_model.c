@@ -23,6 +23,7 @@ static enum status evaluate(struct trainer *trainer, struct trainer_evaluation *
 {
     enum status status = trainer_evaluate(trainer, evaluation);
 
+    progress_clear(&trainer->progress);
     if (!status && stop_signal())
         status =
             status_fail(STATUS_STOPPED, "ended by %s before the smaller model was evaluated", stop_name());

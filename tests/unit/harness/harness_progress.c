@@ -146,8 +146,29 @@ static void test_the_log_has_a_line_for_each_report_that_is_due(void)
     TEST_ASSERT_EQUAL_INT(0, strncmp(text, "{\"event\":\"step\",\"time\":", 23));
 }
 
-/* What a terminal of 80 columns gets while two steps are reported. */
-static void read_terminal(char *text, size_t size)
+static void report_two_steps(struct progress *progress)
+{
+    for (uint64_t step = 4999; step <= 5000; step++) {
+        struct progress_figures figures = usual;
+
+        figures.step = step;
+        progress_step(progress, &figures, 1, true);
+        if (step == 4999)
+            status_fail(STATUS_FAILED, "a message");
+    }
+}
+
+/* As of a smaller model, whose result is a text of its own. */
+static void validate_in_silence(struct progress *progress)
+{
+    progress->printed = 0.0;
+    progress_validating(progress, 3, 4);
+    progress_clear(progress);
+    fputs("result", stderr);
+}
+
+/* What a terminal of 80 columns gets meanwhile. */
+static void read_terminal(char *text, size_t size, void (*report)(struct progress *progress))
 {
     const struct winsize window = {.ws_row = 24, .ws_col = 80};
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
@@ -162,14 +183,7 @@ static void read_terminal(char *text, size_t size)
     TEST_ASSERT_TRUE(end >= 0 && ioctl(end, TIOCSWINSZ, &window) == 0);
     dup2(end, STDERR_FILENO);
     progress_open(&progress, false, false, 0);
-    for (uint64_t step = 4999; step <= 5000; step++) {
-        struct progress_figures figures = usual;
-
-        figures.step = step;
-        progress_step(&progress, &figures, 1, true);
-        if (step == 4999)
-            status_fail(STATUS_FAILED, "a message");
-    }
+    report(&progress);
     fflush(stderr);
     dup2(before, STDERR_FILENO);
     close(before);
@@ -186,7 +200,7 @@ static void test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_thei
     char text[4096];
     const char *second;
 
-    read_terminal(text, sizeof(text));
+    read_terminal(text, sizeof(text), report_two_steps);
     TEST_ASSERT_EQUAL_INT('\r', text[0]);
     TEST_ASSERT_TRUE(strcspn(text + 1, "\033") <= 80);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "step 4,999/5,000"), text);
@@ -194,6 +208,14 @@ static void test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_thei
     second = strstr(text, "step 5,000/5,000");
     TEST_ASSERT_NOT_NULL_MESSAGE(second, text);
     TEST_ASSERT_EQUAL_STRING("\033[K\r\n", strchr(second, '\033')); /* the last one stays */
+}
+
+static void test_a_line_is_removed_for_other_text(void)
+{
+    char text[4096];
+
+    read_terminal(text, sizeof(text), validate_in_silence);
+    TEST_ASSERT_EQUAL_STRING("\rvalidation 3/4 batches\033[K\r\033[Kresult", text);
 }
 
 enum { MESSAGES = 5000 };
@@ -257,5 +279,6 @@ int main(void)
     RUN_TEST(test_a_number_that_json_does_not_know_is_null);
     RUN_TEST(test_the_log_has_a_line_for_each_report_that_is_due);
     RUN_TEST(test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own);
+    RUN_TEST(test_a_line_is_removed_for_other_text);
     return UNITY_END();
 }
