@@ -353,6 +353,10 @@ static void test_ledger_is_found_by_its_settings(void)
     cli_expect_status(1, &result);
     cli_expect_err("the ledger is off", &result);
     spawn_result_free(&result);
+    result = CLI_RUN(env, "ps", "--ledger=here");
+    cli_expect_status(125, &result);
+    cli_expect_err("gpucap: ps: --ledger='here' is not valid", &result);
+    spawn_result_free(&result);
     result = CLI_RUN(env, "ps", "--prometheus", option);
     cli_expect_status(0, &result);
     cli_expect_out("job=\"job\"", &result);

@@ -16,7 +16,7 @@ int look_folder(const char *command, const char *given, char folder[LEDGER_PATH]
     const struct options_places places = options_places_here(user_file);
 
     if (options_load(&options, &places, error) ||
-        (given && options_set(&options, OPTIONS_LEDGER, given, OPTIONS_ENVIRONMENT, error)))
+        (given && options_set(&options, OPTIONS_LEDGER, given, OPTIONS_DEFAULT, error)))
         return cli_fail("%s: %s", command, error);
     if (!strcmp(options.ledger, "off")) {
         cli_fail("%s: the ledger is off (ledger=off), so processes cannot be seen", command);
