@@ -73,7 +73,8 @@ static void warn_of_caps(const struct fleet_plan *plan)
         return;
     fleet_show_bytes(caps, asked, sizeof(asked));
     fleet_show_bytes(total, there, sizeof(there));
-    fprintf(stderr, "fleet: the caps add up to %s, but the card has %s: not all members may get theirs\n",
+    fprintf(stderr,
+            "fleet: the caps add up to %s, but the card has %s:\nfleet: not all members may get theirs\n",
             asked, there);
 }
 
