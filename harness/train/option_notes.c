@@ -16,6 +16,19 @@ static bool trains(const struct train_options *options, unsigned models)
     return models >> options->model & 1u;
 }
 
+void option_notes_unused(const struct train_options *options, const char *name, const char *needs, FILE *out)
+{
+    char program[] = "train";
+    char *none[] = {program, NULL};
+    const char *const names[] = {name, NULL};
+    char texts[2][OPTION_TEXT_BYTES];
+    struct train_options defaults;
+
+    if (!train_options_parse(&defaults, 1, none) &&
+        train_options_difference(options, &defaults, names, texts))
+        fprintf(out, "note: --%s=%s has no effect here: it needs %s\n", name, texts[0], needs);
+}
+
 void option_notes_print(const struct train_options *options, FILE *out)
 {
     bool adam = options->optimizer == OPTIMIZER_AUTO ? trains(options, TEXT | UNET)
@@ -50,19 +63,10 @@ void option_notes_print(const struct train_options *options, FILE *out)
         {"pair-memory", options->pair.given, "--pair"},
         {"bucket", options->replicas, "--replicas"},
     };
-    char program[] = "train";
-    char *none[] = {program, NULL};
-    char texts[2][OPTION_TEXT_BYTES];
-    struct train_options defaults;
 
-    if (train_options_parse(&defaults, 1, none))
-        return;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *const names[] = {rows[i].name, NULL};
-
-        if (!rows[i].used && train_options_difference(options, &defaults, names, texts))
-            fprintf(out, "note: --%s=%s has no effect here: it needs %s\n", rows[i].name, texts[0],
-                    rows[i].needs);
+        if (!rows[i].used)
+            option_notes_unused(options, rows[i].name, rows[i].needs, out);
     }
     if (options->steps && options->warmup >= options->steps)
         fprintf(out, "note: --warmup=%llu is not over before --steps=%llu: the rate only grows\n",

@@ -10,4 +10,7 @@
  * not show that the option was ignored. */
 void option_notes_print(const struct train_options *options, FILE *out);
 
+/* Writes that line for one option, which needs what is named, if it differs from its default. */
+void option_notes_unused(const struct train_options *options, const char *name, const char *needs, FILE *out);
+
 #endif

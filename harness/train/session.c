@@ -7,6 +7,7 @@
 
 #include "harness/base/card_peak.h"
 #include "harness/train/checkpoint.h"
+#include "harness/train/option_notes.h"
 #include "harness/train/progress.h"
 #include "harness/train/stop.h"
 #include "harness/train/weights.h"
@@ -156,6 +157,23 @@ enum status session_finish(const struct session_result *result, struct profile *
     return status;
 }
 
+/* Names options about validation that do nothing with this data. */
+static void note_validation(const struct trainer *trainer)
+{
+    const struct train_options *options = &trainer->options;
+    const struct data_spec *spec = dataset_spec(trainer->dataset);
+
+    if (options->quiet || trainer->shard)
+        return;
+    if (options->validate_every && !spec->count[DATA_VALIDATION])
+        fprintf(stderr,
+                "note: --validate-every=%llu has no effect here: no sample is left for validation "
+                "(see --validation and --samples)\n",
+                (unsigned long long)options->validate_every);
+    if (options->data && spec->kind != DATA_TOKENS && !spec->divided && spec->count[DATA_VALIDATION])
+        option_notes_unused(options, "validation", "data without a part for validation", stderr);
+}
+
 enum status session_run(struct trainer *trainer, struct session_result *result)
 {
     const struct train_options *options = &trainer->options;
@@ -172,12 +190,8 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
         !trainer->shard)
         fprintf(stderr, "%s is at step %llu: nothing is left to train for --steps=%llu\n", options->resume,
                 (unsigned long long)trainer->step, (unsigned long long)options->steps);
-    if (!status && options->validate_every && !dataset_spec(trainer->dataset)->count[DATA_VALIDATION] &&
-        !options->quiet && !trainer->shard)
-        fprintf(stderr,
-                "note: --validate-every=%llu has no effect here: no sample is left for validation "
-                "(see --validation and --samples)\n",
-                (unsigned long long)options->validate_every);
+    if (!status)
+        note_validation(trainer);
     if (!status)
         status = trainer_run(trainer);
     if (status == STATUS_NO_MEMORY && !trainer->validating && !options->find_batch && !options->auto_accum)

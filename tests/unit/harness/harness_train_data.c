@@ -256,6 +256,17 @@ static void test_no_share_for_validation_means_no_validation(void)
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "--save-best compares validations"), train_said.err);
 }
 
+static void test_a_share_for_validation_that_the_data_does_not_need_is_named(void)
+{
+    files_write_idx(folder, 8, 50, 20);
+    TRAIN("1x256M", data, "--model=mlp", "--hidden=8", "--steps=1", "--batch=10", "--validation=0");
+    train_went_well();
+    TEST_ASSERT_TRUE(atof(train_field("val_loss")) > 0.0);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(train_said.err, "note: --validation=0 has no effect here: it needs "
+                                                        "data without a part for validation\n"),
+                                 train_said.err);
+}
+
 #define DECODED(...)                                                                                         \
     TRAIN("1x256M", data, "--model=cnn", "--width=2", "--image=16", "--batch=6", "--steps=8",                \
           "--augment=gpu", "--quiet", __VA_ARGS__)
@@ -355,6 +366,7 @@ int main(void)
     RUN_TEST(test_it_learns_from_a_folder_of_pictures);
     RUN_TEST(test_it_learns_from_text);
     RUN_TEST(test_no_share_for_validation_means_no_validation);
+    RUN_TEST(test_a_share_for_validation_that_the_data_does_not_need_is_named);
     RUN_TEST(test_where_pictures_are_prepared_and_by_how_many_does_not_matter);
     RUN_TEST(test_a_part_of_the_validation_has_samples_of_all_classes);
     RUN_TEST(test_a_resumed_run_goes_on_with_the_batch_that_was_next);
