@@ -295,8 +295,8 @@ static enum recording_limit note_refusal(struct device *device, struct ledger_re
         refusal->bound = cause;
         refusal->fits = fits_beside(on_card, kept);
     }
-    enter(device->ledger, device->ordinal, refusal, sums_smaller(refusal->fits, on_card), cause,
-          job_limit(device, refusal, cause));
+    enter(device->ledger, device->ordinal, refusal, sums_smaller(refusal->fits, sums_minus(on_card, kept)),
+          cause, job_limit(device, refusal, cause));
     return cause;
 }
 
@@ -308,8 +308,7 @@ static enum recording_limit note_unlimited(int ordinal, struct device *device, u
     const struct ledger_refusal refusal = {.at = clock_boot_ns(),
                                            .asked = bytes,
                                            .limit = LEDGER_UNLIMITED,
-                                           .fits =
-                                               fits_beside(on_card, cause == RECORDING_LIMIT_KEPT ? kept : 0),
+                                           .fits = fits_beside(on_card, kept),
                                            .bound = cause};
 
     enter(device ? device->ledger : NULL, ordinal, &refusal, refusal.fits, cause, 0);

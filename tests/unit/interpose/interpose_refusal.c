@@ -526,9 +526,15 @@ static void test_a_full_card_and_memory_kept_for_others_are_told_apart(void)
     refusal_say(&device, REFUSAL_PROGRAM, 4 * MIB);
     expect_said("out of memory on device 0: asked for 4M, the card has 2M free (max leaves 4M)\n"
                 "  who holds the card: `gpucap ps`\n");
+    fake.kept = MIB; /* but it would not have been had */
+    atomic_store(&events_on, true);
+    refusal_say(&device, REFUSAL_PROGRAM, 4 * MIB);
+    atomic_store(&events_on, false);
+    TEST_ASSERT_EQUAL_UINT(RECORDING_LIMIT_CARD, got.refusal.limit);
+    TEST_ASSERT_EQUAL_UINT64(MIB, got.refusal.other);
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n");
+    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max) (and 1 refusals before)\n");
 }
 
 static void test_what_is_kept_from_a_process_without_limit_is_said_unless_the_card_is_full(void)
@@ -541,7 +547,7 @@ static void test_what_is_kept_from_a_process_without_limit_is_said_unless_the_ca
     expect_said("");
     TEST_ASSERT_EQUAL_INT(1, got.entries);
     TEST_ASSERT_EQUAL_UINT64(RECORDING_LIMIT_CARD, got.entry.bound);
-    TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.entry.fits);
+    TEST_ASSERT_EQUAL_UINT64(2 * MIB, got.entry.fits); /* what is kept would not have been had */
     refusal_say_kept(&device, 32 * MIB);
     expect_said(
         "out of memory on device 0: asked for 32M; 30M of the card are kept for other jobs (their min)\n");
