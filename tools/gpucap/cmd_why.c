@@ -320,7 +320,7 @@ static void advise_on_kept(int *count, const struct ledgers_card *card, const st
         if (missing && *entry->job && keeps_from(process, &card->processes[i]) &&
             ps_kept(card, entry) >= missing && ledgers_may_change(&card->processes[i])) {
             why_try(count, "gpucap set %s --min=%lluM", entry->job,
-                    (unsigned long long)((entry->min - missing) / MIB));
+                    (unsigned long long)((sums_smaller(entry->min, entry->job_max) - missing) / MIB));
             return;
         }
     }
