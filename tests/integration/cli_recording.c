@@ -391,6 +391,11 @@ static void test_a_long_command_is_cut_between_letters(void)
     cli_expect_out("aaaäää...\n", &result);
     expect_narrow(result.out);
     spawn_result_free(&result);
+    recording_make_training(first, &(struct recording_training){
+                                       .events = EVENTS, .command = "ääääääääääääääääääääääääääääääääää"});
+    result = CLI_RUN(NULL, "why", first); /* a line has room for 80 letters, not bytes */
+    cli_expect_out("4711 ääääääääääääääääääääääääääääääääää: 1 request refused, at ", &result);
+    spawn_result_free(&result);
 }
 
 static void test_a_recording_that_is_given_twice_is_noted(void)

@@ -336,6 +336,23 @@ static void test_trim_gives_back_what_idles_and_nothing_else(void)
     spawn_result_free(&result);
 }
 
+static void test_trim_cuts_a_long_command_between_letters(void)
+{
+    struct spawn_env *env = cli_env();
+    char script[4 * 4096];
+
+    snprintf(script, sizeof(script),
+             "cd '%s' && mkdir -m 700 ledger && ln -s '%s' aäääääääääääääääääääää && "
+             "{ until grep -q ready out; do sleep 0.05; done; '%s' trim long >&2; echo; } | "
+             "./aäääääääääääääääääääää \"$PWD/ledger\" " MEMBERS_UUID " long 4096 10 0 >out",
+             cli_path(""), spawn_build_path("tests/integration/prog_member"), spawn_build_path("gpucap"));
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    cli_expect_err("  nothing was idle  aäääääääääääääääääääää ", &result);
+    spawn_result_free(&result);
+}
+
 /* `ps` shows it as idle: that nothing was idle would contradict it. */
 static void test_trim_says_that_idle_memory_cannot_go_back(void)
 {
@@ -433,6 +450,7 @@ int main(void)
     RUN_TEST(test_set_of_a_process_without_a_job_is_refused);
     RUN_TEST(test_bad_words_are_refused);
     RUN_TEST(test_trim_gives_back_what_idles_and_nothing_else);
+    RUN_TEST(test_trim_cuts_a_long_command_between_letters);
     RUN_TEST(test_trim_says_that_idle_memory_cannot_go_back);
     RUN_TEST(test_trim_all_reaches_every_job_and_card);
     RUN_TEST(test_trim_names_a_process_that_does_not_answer);

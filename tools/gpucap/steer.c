@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define SETTLE_MS 1000 /* how long a lowered max waits for idle memory to go back before it is reported */
+#define COMMAND_MAX 30   /* letters of a command line */
+#define SETTLE_MS   1000 /* how long a lowered max waits for idle memory to go back before it is reported */
 
 const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max)
 {
@@ -234,7 +235,7 @@ static uint64_t given_since(const struct ledgers_card *card, const struct ledger
 static void report_process(const struct ledgers_card *card, const struct ledgers_process *process,
                            uint64_t given, uint64_t idle, FILE *out)
 {
-    char text[WORDS_TEXT];
+    char text[WORDS_TEXT], command[WORDS_CUT];
 
     fprintf(out, "%7d  %-7s  ", (int)process->entry.pid, ledgers_card_name(card));
     if (!process->answered)
@@ -245,7 +246,7 @@ static void report_process(const struct ledgers_card *card, const struct ledgers
         fprintf(out, "none of %s idle can go back", words_size(idle, text));
     else
         fputs("nothing was idle", out);
-    fprintf(out, "  %.30s\n", process->command);
+    fprintf(out, "  %s\n", words_cut(process->command, COMMAND_MAX, command));
 }
 
 int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
