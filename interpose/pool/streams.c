@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/pool/capture.h"
 #include "interpose/settings/log.h"
@@ -11,6 +12,8 @@
 #define SWITCHES_MAX 64 /* times other streams may become active before blocks wait for events for good */
 #define TRIES        8  /* attempts of a wait without which a block would be used too early */
 #define UNSETTLED    2  /* a value of streams_last that no stream has */
+#define PATIENCE_NS  UINT64_C(500000000) /* for the end of a context, which may wait for this thread */
+#define MOMENT_NS    20000               /* between two looks */
 
 _Thread_local uintptr_t streams_last;
 _Thread_local uintptr_t streams_thread;
@@ -93,6 +96,22 @@ void streams_context_end(CUcontext context)
     lock_release(&order_lock);
 }
 
+/* Returns true if the driver may be called for the early context: it has not ended and is not about to. Waits
+ * for calls that may end it: one that leaves it takes microseconds. With order_lock, dropped meanwhile. */
+static bool is_usable(CUcontext context)
+{
+    const uint64_t until = clock_ns() + PATIENCE_NS;
+
+    lock_disable_cancel();
+    while (context == ending && clock_ns() < until) {
+        lock_release(&order_lock);
+        clock_sleep(MOMENT_NS);
+        lock_take(&order_lock);
+    }
+    lock_restore_cancel();
+    return context != ending && context == atomic_load(&early_context);
+}
+
 /* Waits for all work of the context, several times if that fails. */
 static bool wait_for_main(CUcontext context)
 {
@@ -110,8 +129,9 @@ static bool order_behind_main(CUcontext context)
     int before = UNORDERED;
 
     lock_take(&order_lock);
-    const bool ordered = atomic_load(&settled) != UNORDERED ||
-                         (context != ending && capture_order_behind(context, &main_event));
+    const bool usable = is_usable(context);
+    const bool ordered =
+        atomic_load(&settled) != UNORDERED || (usable && capture_order_behind(context, &main_event));
     if (ordered)
         atomic_compare_exchange_strong(&settled, &before, ORDERED);
     lock_release(&order_lock);
@@ -128,13 +148,13 @@ static bool wait_for_ordered(void)
     return event && capture_wait_event(event) == CUDA_SUCCESS;
 }
 
-/* Waits for the main stream's work, unless its context is ending: that waits for the work too, and the driver
- * must not be called for it. */
+/* Waits for the main stream's work, unless its context has ended or is ending: that waits for the work too,
+ * and the driver must not be called for it. */
 static bool wait_in_early(CUcontext context, bool ordered)
 {
     lock_disable_cancel(); /* the end of the context would wait for ever */
     lock_take(&order_lock);
-    const bool may_wait = context != ending;
+    const bool may_wait = is_usable(context);
     early_waits += may_wait;
     lock_release(&order_lock);
     const bool done = may_wait && ((ordered && wait_for_ordered()) || wait_for_main(context));

@@ -138,6 +138,61 @@ static void test_a_context_does_not_end_while_a_thread_waits_in_it(void)
     close_fence();
 }
 
+static atomic_bool works_now;
+
+static void *work_on_another_stream(void *unused)
+{
+    atomic_store(&works_now, true);
+    work(1, STREAM_B);
+    return unused;
+}
+
+static void *rely_on_no_order(void *unused)
+{
+    atomic_store(&works_now, true);
+    streams_distrust();
+    return unused;
+}
+
+/* Starts a thread while the context may be ending, and gives it time to look at that. */
+static pthread_t start_beside_an_end(void *(*run)(void *))
+{
+    pthread_t thread;
+
+    streams_context_end_begin(FAKE_CONTEXT);
+    CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
+    while (!atomic_load(&works_now))
+        sched_yield();
+    for (int i = 0; i < 1000; i++)
+        sched_yield();
+    return thread;
+}
+
+/* A detach or a release may leave the context, with blocks that were handed out again. */
+static void test_work_beside_an_end_that_does_not_happen_comes_behind_the_first_stream(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    const pthread_t thread = start_beside_an_end(work_on_another_stream);
+    streams_context_end_abort(FAKE_CONTEXT);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(fake_count(FAKE_WAIT) == 1);
+    close_fence();
+}
+
+static void test_a_context_that_has_ended_is_not_waited_for(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    free_early();
+    const pthread_t thread = start_beside_an_end(rely_on_no_order);
+    streams_context_end(FAKE_CONTEXT);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(fake_count(FAKE_RECORD) == 0 && fake_count(FAKE_SYNCHRONIZE) == 0);
+    close_fence();
+}
+
 /* The main stream waits for what another one is about to do, as a kernel that spins. */
 static void test_where_every_free_has_waited_no_stream_waits_for_another(void)
 {
@@ -457,6 +512,8 @@ int main(void)
     RUN_APART(test_the_first_stream_is_not_waited_for_while_its_context_may_end);
     RUN_APART(test_calls_for_no_context_are_not_counted);
     RUN_APART(test_a_context_does_not_end_while_a_thread_waits_in_it);
+    RUN_APART(test_work_beside_an_end_that_does_not_happen_comes_behind_the_first_stream);
+    RUN_APART(test_a_context_that_has_ended_is_not_waited_for);
     RUN_APART(test_where_every_free_has_waited_no_stream_waits_for_another);
     RUN_APART(test_the_legacy_stream_is_one_whatever_its_name_and_the_own_one_another);
     RUN_APART(test_two_threads_own_streams_are_two_even_at_one_address);
