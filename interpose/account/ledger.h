@@ -253,7 +253,7 @@ struct ledger_totals {
 /* Reads the totals of a job. Returns false if the ledger does not know it. */
 bool ledger_read_job(const struct ledger *ledger, const char *job, struct ledger_totals *totals);
 /* For a process that has not joined the card's ledger: writes the job's max and what its processes use, idle
- * memory included. Returns false if there is no such ledger or job. */
+ * memory included. Returns false if there is no such ledger or job, or its first process will set the max. */
 bool ledger_look_at_job(const char *folder, const char *uuid, const char *job, uint64_t *max, uint64_t *used);
 
 /* Asks a slot's process to give idle memory back and publish its figures. Returns false if there is none. */

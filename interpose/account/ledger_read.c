@@ -212,13 +212,14 @@ bool ledger_look_at_job(const char *folder, const char *uuid, const char *job, u
 {
     char why[LEDGER_WHY];
     struct ledger *ledger;
-    struct ledger_totals totals;
     struct ledger_entry entry;
 
     if (ledger_open_existing(&ledger, folder, uuid, why))
         return false;
-    const bool found = ledger_read_job(ledger, job, &totals);
-    *max = found ? totals.max : LEDGER_UNLIMITED;
+    const struct ledger_job *record = ledger_find_job(ledger, job, NULL, false);
+    *max = record ? atomic_load(&record->max) : LEDGER_UNLIMITED;
+    /* The first process sets the max if only a min or a high was set before it came. */
+    const bool found = record && !(record->preset && *max == LEDGER_UNLIMITED);
     *used = 0;
     for (int i = 0; found && i < LEDGER_SLOTS; i++) {
         if (ledger_read(ledger, i, &entry) && !strcmp(entry.job, job))

@@ -534,6 +534,13 @@ static void test_a_job_can_be_looked_at_without_joining_it(void)
     TEST_ASSERT_EQUAL_UINT64(320, used);
     TEST_ASSERT_FALSE(ledger_look_at_job(test_folder, CARD, "none", &max, &used));
     TEST_ASSERT_FALSE(ledger_look_at_job(test_folder, "GPU-another", JOB, &max, &used));
+    /* Its first process will set the max, unless that is set before it comes. */
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(ledger, "early", LEDGER_MIN, 500));
+    TEST_ASSERT_FALSE(ledger_look_at_job(test_folder, CARD, "early", &max, &used));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(ledger, "early", LEDGER_MAX, 700));
+    TEST_ASSERT_TRUE(ledger_look_at_job(test_folder, CARD, "early", &max, &used));
+    TEST_ASSERT_EQUAL_UINT64(700, max);
+    TEST_ASSERT_EQUAL_UINT64(0, used);
 }
 
 static void test_peak_of_a_job_is_never_above_its_leases(void)
