@@ -25,7 +25,7 @@
 #define ASK_MS_PER_GIB   10
 #define TRIES            4    /* others may take what was given: then the queue is the fair way */
 #define RACE_MS          2000 /* for a request that the budget can hold while others take what is given */
-#define VAIN_TURNS       2    /* turns of it in the queue in which no other process gives anything */
+#define VAIN_TURNS       2    /* turns of it in vain, for what only the driver's pools may give */
 #define LONG_WAIT_MS     2000
 #define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
 #define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
@@ -91,7 +91,8 @@ static void conclude(struct device *device, uint64_t given)
     const struct ledger_figures figures = {.used = used_now(device),
                                            .cached = pools_idle_on(device->ordinal),
                                            .limit = atomic_load(&device->own),
-                                           .lendable = lendable(device)};
+                                           .lendable = lendable(device),
+                                           .unsure = drivers_pools_idle_on(device->ordinal)};
     ledger_publish(device->ledger, &figures);
 }
 
@@ -305,12 +306,14 @@ static uint64_t live_bytes(struct device *device)
     return sums_minus(used, idle);
 }
 
-/* Returns true if the job's budget could hold `need` if all its processes gave back what they have idle.
- * Right after they were asked: their figures are fresh. */
+/* Returns true if the job's budget could hold `need` if all its processes gave back what they have idle;
+ * after some turns in vain, what they certainly can, once its work is done. Right after they were asked:
+ * their figures are fresh. */
 static bool job_can_hold(const struct loan *loan)
 {
     struct device *device = loan->device;
-    const uint64_t own = live_bytes(device), others = ledger_live_of_others(device->ledger);
+    const uint64_t own = live_bytes(device);
+    const uint64_t others = ledger_live_of_others(device->ledger, loan->vain > VAIN_TURNS);
     const uint64_t max = ledger_max(device->ledger), reserve = device->account.state.reserve;
 
     return own <= max && others <= max - own && reserve <= max - own - others &&
@@ -325,8 +328,7 @@ static bool stand_in_queue(struct loan *loan)
     const uint64_t ms = wait > 0 ? (uint64_t)(wait * 1000) : LEDGER_BRIEF_MS;
     const uint64_t began = clock_ns();
 
-    if (capture_any() ||
-        (wait <= 0 && (loan->vain > VAIN_TURNS || clock_ms() >= loan->until || !job_can_hold(loan))))
+    if (capture_any() || (wait <= 0 && (clock_ms() >= loan->until || !job_can_hold(loan))))
         return false;
     const int rc = account_wait_for_budget(&loan->device->account, loan->need, ms);
     loan->waited = rc == 0;

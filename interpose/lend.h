@@ -39,7 +39,7 @@ struct loan {
     uint64_t need;         /* bytes, as the account counts them */
     uint64_t (*missing)(struct account *account, uint64_t need);
     int tries;             /* 0 at first */
-    int vain;              /* the last ones that brought nothing, though all others have answered */
+    int vain;              /* the last tries that brought nothing, though all others have answered */
     uint64_t until;        /* clock_ms() at which it stops trying against others that are faster */
     bool had_room;         /* at the last try */
     unsigned long denials; /* of the account, at the last try */
@@ -49,10 +49,10 @@ struct loan {
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
  * until the job's budget has room for `need`. Without `wait`, retries for at most two seconds if the budget
- * could hold the request but other requests keep taking the freed memory, or a neighbour has not answered
- * yet; and a moment for freed memory of the driver's pools that may still be in use. Returns true if it is
- * worth trying the request again. Never waits during a capture, or for what the limit cannot hold beside the
- * memory that this process itself keeps. Call lend_end after the last try. */
+ * could hold the request but other requests keep taking the freed memory, a neighbour has not answered yet,
+ * or what it has freed waits for work; for a moment if that is in the driver's pools, which may keep it.
+ * Returns true if it is worth trying the request again. Never waits during a capture, or for what the limit
+ * cannot hold beside the memory that this process itself keeps. Call lend_end after the last try. */
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 

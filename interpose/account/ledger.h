@@ -94,10 +94,10 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
-/* Returns what the job's other living processes use without what they can give back, as they last said. One
- * that still owes an answer counts as 0, because all of it may be idle, and after two seconds with its whole
- * lease. */
-uint64_t ledger_live_of_others(const struct ledger *ledger);
+/* Returns what the job's other living processes use without what they can give back, as they last said;
+ * `surely`: without what they certainly can. One that still owes an answer counts as 0, because all of it may
+ * be idle, and after two seconds with its whole lease. */
+uint64_t ledger_live_of_others(const struct ledger *ledger, bool surely);
 /* Returns true if one of them owes an answer, and not for that long. */
 bool ledger_is_owed(const struct ledger *ledger);
 /* Returns what the job's other living processes use, idle memory included, as they last said: leases that
@@ -112,7 +112,8 @@ bool ledger_is_over(const struct ledger *ledger);
 struct ledger_figures {
     uint64_t used, cached;
     uint64_t limit;    /* of this process alone; the job's may be less */
-    uint64_t lendable; /* the part of `cached` that this process can give back */
+    uint64_t lendable; /* the part of `cached` that this process can give back, if need be after its work */
+    uint64_t unsure;   /* the part of that in the driver's pools: only a try shows what they give back */
 };
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);
 /* Publishes `used` alone; a few instructions. */

@@ -211,7 +211,7 @@ bool ledger_is_owed(const struct ledger *ledger)
     return false;
 }
 
-uint64_t ledger_live_of_others(const struct ledger *ledger)
+uint64_t ledger_live_of_others(const struct ledger *ledger, bool surely)
 {
     uint64_t sum = 0;
 
@@ -220,7 +220,9 @@ uint64_t ledger_live_of_others(const struct ledger *ledger)
 
         if (!ledger_is_neighbour(ledger, i))
             continue;
-        uint64_t live = sums_minus(atomic_load(&slot->used), atomic_load(&slot->lendable));
+        const uint64_t unsure = surely ? atomic_load(&slot->unsure) : 0;
+        uint64_t live =
+            sums_minus(atomic_load(&slot->used), sums_minus(atomic_load(&slot->lendable), unsure));
 
         if (owes_answer(ledger, i)) /* its figures are old */
             live = owes_for_long(ledger, i) ? atomic_load(&slot->lease) : 0;

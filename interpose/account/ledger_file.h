@@ -12,7 +12,7 @@
 #include "interpose/account/ledger.h"
 
 #define LEDGER_MAGIC   UINT64_C(0x72656764656c6367) /* "gcledger", little-endian */
-#define LEDGER_VERSION 6
+#define LEDGER_VERSION 7
 
 /* Bytes of the file that carry the kernel's locks; beyond its end, so never read or written. */
 #define LEDGER_SETUP_BYTE (INT64_C(1) << 40)
@@ -57,6 +57,7 @@ struct ledger_slot {
     struct ledger_refusal refusals[LEDGER_REFUSALS];
     _Atomic uint64_t apart[RECORDING_APART_COUNT]; /* at the last refusal */
     _Atomic uint64_t lendable;                     /* the part of `cached` that can go back */
+    _Atomic uint64_t unsure;                       /* the part of `lendable` that may not */
     _Atomic uint64_t brief; /* 1: it stands in the queue of its job for LEDGER_BRIEF_MS at most */
 };
 

@@ -65,6 +65,7 @@ void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
     ledger_publish_used(ledger, figures->used);
     atomic_store_explicit(&slot->cached, figures->cached, memory_order_relaxed);
     atomic_store_explicit(&slot->lendable, figures->lendable, memory_order_relaxed);
+    atomic_store_explicit(&slot->unsure, figures->unsure, memory_order_relaxed);
     atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
 }
 

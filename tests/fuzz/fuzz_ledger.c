@@ -122,7 +122,7 @@ static void read_all(const struct ledger *ledger)
 
 static void work(struct ledger *ledger)
 {
-    const struct ledger_figures figures = {1, 2, 3, 4};
+    const struct ledger_figures figures = {1, 2, 3, 4, 5};
     const struct ledger_refusal refusal = {1, 2, 3, 4, 5, 6, 7};
     const uint64_t apart[RECORDING_APART_COUNT] = {6};
     uint64_t bytes;

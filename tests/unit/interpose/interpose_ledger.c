@@ -34,12 +34,12 @@ static const uint64_t apart[RECORDING_APART_COUNT] = {5, 300, 40, [RECORDING_APA
 /* A change here is a change of LEDGER_VERSION. */
 static void test_layout_is_frozen(void)
 {
-    TEST_ASSERT_EQUAL(6, LEDGER_VERSION);
+    TEST_ASSERT_EQUAL(7, LEDGER_VERSION);
     TEST_ASSERT_EQUAL_HEX64(UINT64_C(0x72656764656c6367), LEDGER_MAGIC);
-    TEST_ASSERT_EQUAL(431224, sizeof(struct ledger_file));
+    TEST_ASSERT_EQUAL(435320, sizeof(struct ledger_file));
     TEST_ASSERT_EQUAL(64, sizeof(struct ledger_head));
     TEST_ASSERT_EQUAL(168, sizeof(struct ledger_job));
-    TEST_ASSERT_EQUAL(800, sizeof(struct ledger_slot));
+    TEST_ASSERT_EQUAL(808, sizeof(struct ledger_slot));
     TEST_ASSERT_EQUAL(56, sizeof(struct ledger_refusal));
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627776), LEDGER_SETUP_BYTE);
     TEST_ASSERT_EQUAL_INT64(INT64_C(1099511627777), LEDGER_SLOT_BYTE);
@@ -110,7 +110,8 @@ static void test_offsets_are_frozen(void)
     TEST_ASSERT_EQUAL(240, offsetof(struct ledger_slot, refusals));
     TEST_ASSERT_EQUAL(688, offsetof(struct ledger_slot, apart));
     TEST_ASSERT_EQUAL(784, offsetof(struct ledger_slot, lendable));
-    TEST_ASSERT_EQUAL(792, offsetof(struct ledger_slot, brief));
+    TEST_ASSERT_EQUAL(792, offsetof(struct ledger_slot, unsure));
+    TEST_ASSERT_EQUAL(800, offsetof(struct ledger_slot, brief));
     TEST_ASSERT_EQUAL(40, offsetof(struct ledger_refusal, fits));
     TEST_ASSERT_EQUAL(48, offsetof(struct ledger_refusal, bound));
 }

@@ -268,8 +268,8 @@ static const struct {
     size_t count;
 } damages[] = {
     {offsetof(struct ledger_head, magic), "X", 1},
-    {offsetof(struct ledger_head, version), "\x07\0\0\0", 4}, /* newer */
-    {offsetof(struct ledger_head, version), "\x05\0\0\0", 4}, /* older */
+    {offsetof(struct ledger_head, version), "\x08\0\0\0", 4}, /* newer */
+    {offsetof(struct ledger_head, version), "\x06\0\0\0", 4}, /* older */
     {offsetof(struct ledger_head, bytes), "\x01", 1},
     {offsetof(struct ledger_head, uuid), "GPU-0000", 8},
     {offsetof(struct ledger_head, uuid), "012345678901234567890123456789012345678901234567", 48},

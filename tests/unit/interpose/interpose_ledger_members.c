@@ -273,7 +273,7 @@ static void test_child_after_fork_does_not_keep_its_dead_parent_alive(void)
 static void test_ledger_of_a_child_after_fork_does_no_harm(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
-    const struct ledger_figures figures = {1, 2, 3, 4};
+    const struct ledger_figures figures = {1, 2, 3, 4, 5};
     const struct ledger_refusal refusal = {1, 2, 3, 4, 5, 6, 7};
     int status;
 

@@ -697,15 +697,21 @@ static void test_what_the_job_can_lend_counts_as_free_unless_its_owner_is_silent
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(other, 600));
     ledger_publish(other, &(struct ledger_figures){.used = 500, .cached = 450, .lendable = 400});
     ledger_publish(third, &(struct ledger_figures){.used = 300});
-    TEST_ASSERT_EQUAL_UINT64(100, ledger_live_of_others(ledger));
-    ledger_publish(other, &(struct ledger_figures){.used = 0, .lendable = 400}); /* it may lie */
-    TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger));
+    TEST_ASSERT_EQUAL_UINT64(100, ledger_live_of_others(ledger, false));
+    ledger_publish(other, &(struct ledger_figures){.used = 500, .lendable = 400, .unsure = 300});
+    TEST_ASSERT_EQUAL_UINT64(100, ledger_live_of_others(ledger, false));
+    TEST_ASSERT_EQUAL_UINT64(400, ledger_live_of_others(ledger, true));
+    ledger_publish(other, &(struct ledger_figures){.used = 500, .unsure = 300}); /* it may lie */
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_live_of_others(ledger, true));
+    ledger_publish(other, &(struct ledger_figures){.used = 0, .lendable = 400});
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger, false));
     TEST_ASSERT_FALSE(ledger_is_owed(ledger));
     TEST_ASSERT_FALSE(ledger_ask(ledger, 10, 1));
     TEST_ASSERT_TRUE(ledger_is_owed(ledger));
-    TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger)); /* it may be slow, and have all of it idle */
-    atomic_store(&ledger->silent_since[other->slot], 0);        /* for longer than anybody is slow */
-    TEST_ASSERT_EQUAL_UINT64(ledger_lease(other), ledger_live_of_others(ledger));
+    /* It may be slow, and have all of it idle. */
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_live_of_others(ledger, false));
+    atomic_store(&ledger->silent_since[other->slot], 0); /* for longer than anybody is slow */
+    TEST_ASSERT_EQUAL_UINT64(ledger_lease(other), ledger_live_of_others(ledger, false));
     TEST_ASSERT_FALSE(ledger_is_owed(ledger));
 }
 

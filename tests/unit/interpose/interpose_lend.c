@@ -11,6 +11,7 @@
 #include <unity.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/base/clock.h"
 #include "interpose/base/thread.h"
 #include "interpose/library.h"
 #include "interpose/nudge.h"
@@ -293,6 +294,7 @@ static void test_a_neighbour_gets_what_it_asks_for_and_no_more(void)
     TEST_ASSERT_EQUAL_UINT64(4 * PAGE, lent());
     TEST_ASSERT_EQUAL_UINT64((16 + 3 + 8) * PAGE, atomic_load(&slot->cached));
     TEST_ASSERT_EQUAL_UINT64((16 + 8) * PAGE, atomic_load(&slot->lendable));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, atomic_load(&slot->unsure));
     TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 4 * PAGE, 0));
     TEST_ASSERT_TRUE(ledger_ask(neighbour, 30 * PAGE, 60000)); /* more than there is */
     TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&idle) + atomic_load(&drivers_idle));
@@ -525,11 +527,15 @@ static void test_what_the_others_cannot_give_back_is_not_waited_for(void)
     TEST_ASSERT_EQUAL_INT(0, pthread_create(&other, NULL, give_nothing, NULL));
     const int known = tries_for(&(struct ledger_figures){.used = held, .cached = held});
     /* Of the driver's pools a process does not know it. A moment is enough there. */
-    const int unknown = tries_for(&(struct ledger_figures){.used = held, .lendable = held});
+    const int unknown = tries_for(&(struct ledger_figures){.used = held, .lendable = held, .unsure = held});
+    const uint64_t began = clock_ms();
+    tries_for(&(struct ledger_figures){.used = held, .lendable = held});
+    const uint64_t behind_work = clock_ms() - began;
     ledger_wake(neighbour);
     pthread_join(other, NULL);
     TEST_ASSERT_EQUAL_INT(0, known);
     TEST_ASSERT_EQUAL_INT(2, unknown);
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(2000, behind_work);
 }
 
 static void test_beside_a_capture_no_request_waits(void)
