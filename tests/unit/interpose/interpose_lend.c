@@ -491,7 +491,7 @@ static void test_a_wait_in_vain_leaves_nothing_awaited(void)
 {
     struct loan loan = loan_of(LIMIT - CONTEXT);
 
-    options.wait = 0.001;
+    options.wait = 0.002; /* the clock of the wait counts whole milliseconds */
     atomic_store(&events_on, true);
     account_view(&card.account);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
