@@ -296,11 +296,11 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)(sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * ASK_MS_PER_GIB;
 }
 
-/* Returns what this process uses on the card beside what it could give back: without what it has freed since
- * the last measurement, or a request that fits would be refused. */
-static uint64_t live_bytes(struct device *device)
+/* Returns what this process uses on the card beside what it could give back, or `surely` can: without what it
+ * has freed since the last measurement, or a request that fits would be refused. */
+static uint64_t live_bytes(struct device *device, bool surely)
 {
-    const uint64_t idle = lendable(device);
+    const uint64_t idle = surely ? pools_reclaimable(device->ordinal) : lendable(device);
     const uint64_t used = device_is_unlimited(device) ? used_now(device) : account_known(&device->account);
 
     return sums_minus(used, idle);
@@ -312,8 +312,9 @@ static uint64_t live_bytes(struct device *device)
 static bool job_can_hold(const struct loan *loan)
 {
     struct device *device = loan->device;
-    const uint64_t own = live_bytes(device);
-    const uint64_t others = ledger_live_of_others(device->ledger, loan->vain > VAIN_TURNS);
+    const bool surely = loan->vain > VAIN_TURNS;
+    const uint64_t own = live_bytes(device, surely);
+    const uint64_t others = ledger_live_of_others(device->ledger, surely);
     const uint64_t max = ledger_max(device->ledger), reserve = device->account.state.reserve;
 
     return own <= max && others <= max - own && reserve <= max - own - others &&
@@ -415,7 +416,7 @@ static bool can_fit(struct device *device, uint64_t need)
 {
     const uint64_t limit = atomic_load(&device->limit);
 
-    return need <= limit && live_bytes(device) <= limit - need;
+    return need <= limit && live_bytes(device, false) <= limit - need;
 }
 
 bool lend_more(struct loan *loan)
@@ -506,7 +507,7 @@ static int look_at_card(void *argument, uint64_t bytes)
 
     if (!capture_any())
         drivers_pools_trim(device->ordinal);
-    const uint64_t idle = pools_reclaimable(device->ordinal), live = live_bytes(device);
+    const uint64_t idle = pools_reclaimable(device->ordinal), live = live_bytes(device, false);
     const uint64_t kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 

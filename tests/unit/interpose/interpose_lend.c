@@ -538,6 +538,25 @@ static void test_what_the_others_cannot_give_back_is_not_waited_for(void)
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(2000, behind_work);
 }
 
+static void test_what_this_process_has_in_the_drivers_pools_is_not_waited_for_either(void)
+{
+    struct loan loan = loan_of(LIMIT / 2 - CONTEXT);
+    int tries = 0;
+    pthread_t other;
+
+    hold(LIMIT / 2 - CONTEXT, 0, 0); /* with the neighbour's the request lacks that much */
+    atomic_store(&drivers_stuck, LIMIT / 2 - CONTEXT);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, LIMIT / 4, 0));
+    ledger_publish(neighbour, &(struct ledger_figures){.used = LIMIT / 4});
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&other, NULL, give_nothing, NULL));
+    while (lend_more(&loan))
+        tries++;
+    lend_end(&loan);
+    ledger_wake(neighbour);
+    pthread_join(other, NULL);
+    TEST_ASSERT_EQUAL_INT(2, tries);
+}
+
 static void test_beside_a_capture_no_request_waits(void)
 {
     struct loan loan = loan_of(LIMIT - CONTEXT);
@@ -666,6 +685,7 @@ int main(void)
     RUN_TEST(test_who_waits_for_long_is_told_which_process_of_the_job_holds_most);
     RUN_TEST(test_a_wait_in_vain_leaves_nothing_awaited);
     RUN_TEST(test_what_the_others_cannot_give_back_is_not_waited_for);
+    RUN_TEST(test_what_this_process_has_in_the_drivers_pools_is_not_waited_for_either);
     RUN_TEST(test_beside_a_capture_no_request_waits);
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
