@@ -421,15 +421,27 @@ static int make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, boo
     return rc == 0 ? 0 : -ENOMEM;
 }
 
+/* Returns true if a block needs less memory in the other zone, beside a free part of a chunk. */
+static bool needs_less(const struct pool *pool, enum ranges_zone other, enum ranges_zone own, uint64_t size)
+{
+    struct ranges_plan there, here;
+
+    return ranges_plan(&pool->ranges, other, size, &there) &&
+           (!ranges_plan(&pool->ranges, own, size, &here) || there.map_bytes < here.map_bytes);
+}
+
 int pool_make_fit(struct pool *pool, enum ranges_zone zone, uint64_t size, bool wait, struct range **out,
                   struct pool_effort *effort)
 {
+    const enum ranges_zone other = zone == RANGES_SMALL ? RANGES_LARGE : RANGES_SMALL;
     const uint64_t began = clock_ns();
     int rc = make_fit(pool, zone, size, wait, out, effort);
 
     /* Use the other zone rather than fail. */
-    if (rc && (*out = ranges_take(&pool->ranges, zone == RANGES_SMALL ? RANGES_LARGE : RANGES_SMALL, size)))
+    if (rc && (*out = ranges_take(&pool->ranges, other, size)))
         rc = 0;
+    else if (rc && needs_less(pool, other, zone, size) && ranges_prepare(&pool->ranges, 8) == 0)
+        rc = make_fit(pool, other, size, false, out, effort);
     pool->room_ns += clock_ns() - began;
     if (effort->wait_ns)
         owner_note_bytes(RECORDING_WAIT, pool->ordinal, size, effort->wait_ns);

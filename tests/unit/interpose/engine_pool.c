@@ -238,6 +238,18 @@ static void test_a_gap_smaller_than_any_free_chunk_is_filled_too(void)
     model_close(&model);
 }
 
+/* A large block takes a whole number of chunks among large ones, which is more than there is. */
+static void test_a_large_block_is_not_refused_that_fits_beside_a_small_one(void)
+{
+    model_open(&model, 8 * MIB, 8 * MIB);
+    CHECK(model_alloc(&model, 512 * 1024) == 0);
+    CHECK(model_alloc(&model, 8 * MIB - 512 * 1024 + 1) == -ENOMEM);
+    CHECK(model_alloc(&model, 8 * MIB - 512 * 1024) == 0);
+    CHECK(pool_stats(&model.pool).physical == 8 * MIB);
+    model_check(&model);
+    model_close(&model);
+}
+
 /* Where a large block was, blocks stay among others that go. Then the rest is asked for in one piece. */
 static void test_a_block_that_stays_where_a_large_one_was_keeps_one_chunk_from_moving(void)
 {
@@ -555,6 +567,7 @@ int main(void)
     RUN_APART(test_sizes_are_the_callers_own_and_ids_never_come_back);
     RUN_APART(test_holes_are_stitched_together_when_the_card_is_full);
     RUN_APART(test_a_gap_smaller_than_any_free_chunk_is_filled_too);
+    RUN_APART(test_a_large_block_is_not_refused_that_fits_beside_a_small_one);
     RUN_APART(test_a_block_that_stays_where_a_large_one_was_keeps_one_chunk_from_moving);
     RUN_APART(test_a_pinned_block_keeps_its_memory_after_its_free);
     RUN_APART(test_the_last_pin_gives_a_freed_block_back_when_its_work_is_done);
