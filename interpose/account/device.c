@@ -132,6 +132,14 @@ enum recording_limit device_limit_kind(const struct device *device)
                                                                       : RECORDING_LIMIT_PROCESS;
 }
 
+/* Sets the limit of this process alone, and publishes it: until there is a context nothing else does. */
+static void set_own(struct device *device, uint64_t bytes)
+{
+    atomic_store(&device->own, bytes);
+    if (device->ledger)
+        ledger_publish_limit(device->ledger, bytes);
+}
+
 static void note_limit(const struct device *device)
 {
     events_note_bytes(RECORDING_LIMIT, device->ordinal, atomic_load(&device->limit),
@@ -210,7 +218,7 @@ static int inspect(struct device *device, CUdevice ordinal)
     }
     if (join_ledger(device)) /* then the job's max applies to each process */
         bytes = options_limit(rules, ordinal, device->uuid, total);
-    atomic_store(&device->own, bytes);
+    set_own(device, bytes);
     atomic_store(&device->limit, limit_of(device));
     device->card.uuid = device->uuid;
     uint64_t reserve = size_resolve(&rules->reserve, device->limit);
@@ -466,7 +474,7 @@ bool device_set_limit(struct device *device, uint64_t bytes)
 
     if (bytes > ceiling || bytes > device->total)
         return false;
-    atomic_store(&device->own, bytes);
+    set_own(device, bytes);
     device_follow_job(device);
     return true;
 }

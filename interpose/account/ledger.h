@@ -116,6 +116,8 @@ struct ledger_figures {
     uint64_t unsure;   /* the part of that in the driver's pools: only a try shows what they give back */
 };
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures);
+/* Publishes `limit` alone. */
+void ledger_publish_limit(struct ledger *ledger, uint64_t limit);
 /* Publishes `used` alone; a few instructions. */
 void ledger_publish_used(struct ledger *ledger, uint64_t used);
 

@@ -56,6 +56,14 @@ void ledger_publish_used(struct ledger *ledger, uint64_t used)
         ledger_put(ledger, slot, ledger_above_high(ledger));
 }
 
+void ledger_publish_limit(struct ledger *ledger, uint64_t limit)
+{
+    struct ledger_slot *slot = ledger_own_slot(ledger);
+
+    if (slot)
+        atomic_store_explicit(&slot->limit, limit, memory_order_relaxed);
+}
+
 void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
 {
     struct ledger_slot *slot = ledger_own_slot(ledger);
@@ -66,7 +74,7 @@ void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
     atomic_store_explicit(&slot->cached, figures->cached, memory_order_relaxed);
     atomic_store_explicit(&slot->lendable, figures->lendable, memory_order_relaxed);
     atomic_store_explicit(&slot->unsure, figures->unsure, memory_order_relaxed);
-    atomic_store_explicit(&slot->limit, figures->limit, memory_order_relaxed);
+    ledger_publish_limit(ledger, figures->limit);
 }
 
 /* Of many that wait, one goes on when the first takes too long; the others then wait for that one. */

@@ -34,6 +34,7 @@ static struct ledger {
     int opened, closed, forked;
     struct ledger_limits limits;
     const char *job;
+    uint64_t own; /* limit of the process */
 } ledgers[DEVICE_MAX];
 static int ledgers_made;
 static struct recording_event noted;
@@ -161,6 +162,11 @@ int ledger_join_within(struct ledger *ledger, const char *job, const struct ledg
     ledger->limits = *limits;
     ledger->job = job;
     return fake.join;
+}
+
+void ledger_publish_limit(struct ledger *ledger, uint64_t limit)
+{
+    ledger->own = limit;
 }
 
 void ledger_close(struct ledger *ledger)
@@ -320,11 +326,13 @@ static void test_a_limit_is_of_the_process_or_of_its_job(void)
     TEST_ASSERT_EQUAL_UINT64(512 * MIB, device->ledger->limits.max);
     TEST_ASSERT_EQUAL_UINT64(400 * MIB, device->ledger->limits.high);
     TEST_ASSERT_EQUAL_UINT64(100 * MIB, device->ledger->limits.min);
+    TEST_ASSERT_EQUAL_UINT64(TOTAL, device->ledger->own);
     TEST_ASSERT_EQUAL_UINT64(1024 * MIB, device->limit); /* of a job that others have made with more */
     TEST_ASSERT_EQUAL_INT(RECORDING_LIMIT_JOB, device_limit_kind(device));
     set(OPTIONS_EACH, "256M");
     device = limited();
     TEST_ASSERT_EQUAL_UINT64(256 * MIB, device->limit);
+    TEST_ASSERT_EQUAL_UINT64(256 * MIB, device->ledger->own); /* not the job's, which the others have */
     TEST_ASSERT_EQUAL_INT(RECORDING_LIMIT_PROCESS, device_limit_kind(device));
     set_ceiling("256M");
     TEST_ASSERT_EQUAL_INT(RECORDING_LIMIT_ADMIN, device_limit_kind(device));
@@ -590,6 +598,7 @@ static void test_a_changed_limit_stays_within_the_administrators_the_card_and_th
     TEST_ASSERT_EQUAL_UINT64(600 * MIB, device->limit);
     TEST_ASSERT_EQUAL_UINT64(600 * MIB, limit_set);
     TEST_ASSERT_EQUAL_UINT64(600 * MIB, noted.bytes);
+    TEST_ASSERT_EQUAL_UINT64(600 * MIB, device->ledger->own);
     limit_set = 0;
     device_follow_job(device);
     TEST_ASSERT_EQUAL_UINT64(0, limit_set); /* nothing has changed */
