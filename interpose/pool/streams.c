@@ -97,11 +97,10 @@ void streams_context_end(CUcontext context)
 }
 
 /* Returns true if the driver may be called for the early context: it has not ended and is not about to. Waits
- * for calls that may end it: one that leaves it takes microseconds. With order_lock, dropped meanwhile. */
-static bool is_usable(CUcontext context)
+ * `until` then for calls that may end it: one that leaves it takes microseconds. With order_lock, dropped
+ * meanwhile. */
+static bool is_usable(CUcontext context, uint64_t until)
 {
-    const uint64_t until = clock_ns() + PATIENCE_NS;
-
     lock_disable_cancel();
     while (context == ending && clock_ns() < until) {
         lock_release(&order_lock);
@@ -124,12 +123,12 @@ static bool wait_for_main(CUcontext context)
 
 /* Lets the device keep other streams behind the main stream. Returns false if it cannot. One thread does it:
  * a second event would also be behind the first thread's new work, and the main stream behind that. */
-static bool order_behind_main(CUcontext context)
+static bool order_behind_main(CUcontext context, uint64_t until)
 {
     int before = UNORDERED;
 
     lock_take(&order_lock);
-    const bool usable = is_usable(context);
+    const bool usable = is_usable(context, until);
     const bool ordered =
         atomic_load(&settled) != UNORDERED || (usable && capture_order_behind(context, &main_event));
     if (ordered)
@@ -150,11 +149,11 @@ static bool wait_for_ordered(void)
 
 /* Waits for the main stream's work, unless its context has ended or is ending: that waits for the work too,
  * and the driver must not be called for it. */
-static bool wait_in_early(CUcontext context, bool ordered)
+static bool wait_in_early(CUcontext context, uint64_t until, bool ordered)
 {
     lock_disable_cancel(); /* the end of the context would wait for ever */
     lock_take(&order_lock);
-    const bool may_wait = is_usable(context);
+    const bool may_wait = is_usable(context, until);
     early_waits += may_wait;
     lock_release(&order_lock);
     const bool done = may_wait && ((ordered && wait_for_ordered()) || wait_for_main(context));
@@ -180,9 +179,10 @@ static bool settle(bool order)
 
     if (before == WAITED_FOR || (before == ORDERED && order))
         return true;
-    if (early && order && order_behind_main(early))
+    const uint64_t until = early ? clock_ns() + PATIENCE_NS : 0;
+    if (early && order && order_behind_main(early, until))
         return true;
-    if (early && !wait_in_early(early, before == ORDERED))
+    if (early && !wait_in_early(early, until, before == ORDERED))
         return false;
     atomic_store(&settled, WAITED_FOR);
     return true;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <unity.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/pool/capture.h"
 #include "tests/unit/interpose/apart.h"
 #include "tests/unit/interpose/engine_fence.h"
@@ -73,7 +74,9 @@ static void test_the_first_stream_is_not_waited_for_while_its_context_may_end(vo
     free_early();
     streams_context_end_begin(FAKE_CONTEXT);
     streams_context_end_begin(FAKE_CONTEXT); /* two threads try it */
+    const uint64_t began = clock_ns();
     work(1, STREAM_B);
+    CHECK(clock_ns() - began < 1000000000); /* half a second, not once for the order and once for the wait */
     streams_distrust();
     streams_context_end_abort(FAKE_CONTEXT);
     work(1, STREAM_B);
