@@ -492,6 +492,23 @@ static void test_what_is_freed_and_held_by_others_does_not_live(void)
     }
 }
 
+/* Without a request too: 256 MiB are many bytes in few frees. */
+static void test_many_freed_bytes_are_looked_at_soon(void)
+{
+    model_open(&model, GIB, GIB);
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK(model_alloc(&model, 128 * MIB) == 0);
+        model_work(&model, i, &model.blocks[i]);
+    }
+    while (fake_progress(0) || fake_progress(1))
+        ;
+    model_free(&model, 0, false);
+    CHECK(pool_stats(&model.pool).pending == 128 * MIB);
+    model_free(&model, 0, false);
+    CHECK(pool_stats(&model.pool).pending == 0);
+    model_close(&model);
+}
+
 /* What the driver has given counts, though it could not be used. */
 static void test_the_most_that_was_held_is_what_the_driver_gave(void)
 {
@@ -581,6 +598,7 @@ int main(void)
     RUN_APART(test_an_allocation_that_waits_counts_once);
     RUN_APART(test_an_allocation_waits_for_several_frees_rather_than_hold_more);
     RUN_APART(test_what_is_freed_and_held_by_others_does_not_live);
+    RUN_APART(test_many_freed_bytes_are_looked_at_soon);
     RUN_APART(test_the_most_that_was_held_is_what_the_driver_gave);
     RUN_APART(test_figures_need_no_driver);
     RUN_APART(test_blocks_of_one_size_do_not_crowd_in_the_table);

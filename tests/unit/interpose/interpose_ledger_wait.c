@@ -66,7 +66,7 @@ static void test_neighbour_hears_the_question_and_its_answer_is_awaited(void)
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(ledger, 300));
     pthread_create(&thread, NULL, ask, &asking);
     TEST_ASSERT_EQUAL_INT64(300, member_answer(&member));
-    member_do(&member, ORDER_SETTLE, 500, 0);
+    member_do(&member, ORDER_SETTLE, 700, 0); /* 100 less than would end the wait before the answer */
     const uint32_t answers = atomic_load(&ledger->file->answers);
     member_do(&member, ORDER_ANSWER, 400, 0);
     TEST_ASSERT_NOT_EQUAL_UINT32(answers, atomic_load(&ledger->file->answers)); /* which wakes the asker */
