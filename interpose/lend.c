@@ -296,8 +296,9 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)(sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * ASK_MS_PER_GIB;
 }
 
-/* Returns what this process uses on the card beside what it could give back, or `surely` can: without what it
- * has freed since the last measurement, or a request that fits would be refused. */
+/* Returns what this process uses on the card without what it could give back; `surely`: without what it
+ * certainly can. What it has freed since the last measurement does not count, or a request that fits would be
+ * refused. */
 static uint64_t live_bytes(struct device *device, bool surely)
 {
     const uint64_t idle = surely ? pools_reclaimable(device->ordinal) : lendable(device);

@@ -96,9 +96,9 @@ void streams_context_end(CUcontext context)
     lock_release(&order_lock);
 }
 
-/* Returns true if the driver may be called for the early context: it has not ended and is not about to. Waits
- * `until` then for calls that may end it: one that leaves it takes microseconds. With order_lock, dropped
- * meanwhile. */
+/* Returns true if the driver may be called for the early context: it has not ended and is not about to. First
+ * waits for calls that may end it, no longer than `until`; one that does not end it takes microseconds. The
+ * caller holds order_lock, which is dropped meanwhile. */
 static bool is_usable(CUcontext context, uint64_t until)
 {
     lock_disable_cancel();
