@@ -477,6 +477,7 @@ struct need {
     struct device *device;
     uint64_t bytes;
     uint64_t say_at; /* clock_ms; 0: said */
+    uint64_t looks;
 };
 
 /* Returns what programs outside the ledger hold on the card, as far as NVML names their processes. */
@@ -512,6 +513,7 @@ static int look_at_card(void *argument, uint64_t bytes)
     const uint64_t kept = ledger_kept(device->ledger);
     uint64_t free_bytes;
 
+    need->looks++;
     if (need->say_at && clock_ms() >= need->say_at)
         say_card_wait(need);
     if (device_free_bytes(device, &free_bytes) || bytes > device->total || live > device->total - bytes)
@@ -540,6 +542,6 @@ bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
     const int rc =
         ledger_wait_card(device->ledger, need.bytes, &wait->ticket, wait->until, look_at_card, &need);
     lock_restore_cancel();
-    wait->vain = clock_ms() > now ? 0 : wait->vain + 1;
+    wait->vain = need.looks > 1 ? 0 : wait->vain + 1; /* one look that finds room ends the wait at once */
     return rc == 0;
 }
