@@ -3,6 +3,7 @@
 #include "tx.h"
 
 #include <string.h>
+#include <unistd.h>
 
 struct probe {
     CUstream stream, other;
@@ -10,6 +11,9 @@ struct probe {
     CUevent event;
     CUevent done; /* of another stream, before */
     CUdevice device;
+    CUmemoryPool pool;                  /* the stream's, with nothing in it */
+    CUmemGenericAllocationHandle chunk; /* that can be exported */
+    int exported;                       /* a descriptor of it */
     const struct tx_kernels *k;
 };
 
@@ -181,6 +185,52 @@ static CUresult probe_async_pair(struct probe *c)
     return rc ? rc : drv.cuMemFreeAsync(q, c->stream);
 }
 
+static CUresult probe_pool_read(struct probe *c)
+{
+    cuuint64_t bytes = 0;
+    return drv.cuMemPoolGetAttribute(c->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes);
+}
+
+static CUresult probe_pool_set(struct probe *c)
+{
+    cuuint64_t bytes = 0;
+    return drv.cuMemPoolSetAttribute(c->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &bytes);
+}
+
+static CUresult probe_pool_trim(struct probe *c)
+{
+    return drv.cuMemPoolTrimTo(c->pool, 0);
+}
+
+static CUresult probe_graph_read(struct probe *c)
+{
+    cuuint64_t bytes = 0;
+    return drv.cuDeviceGetGraphMemAttribute(c->device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &bytes);
+}
+
+static CUresult probe_graph_trim(struct probe *c)
+{
+    return drv.cuDeviceGraphMemTrim(c->device);
+}
+
+static CUresult probe_export(struct probe *c)
+{
+    int fd = -1;
+    CUresult rc =
+        drv.cuMemExportToShareableHandle(&fd, c->chunk, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static CUresult probe_import(struct probe *c)
+{
+    CUmemGenericAllocationHandle imported = 0;
+    CUresult rc = drv.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)c->exported,
+                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    return rc ? rc : drv.cuMemRelease(imported);
+}
+
 static CUresult relaxed(struct probe *c, CUresult (*run)(struct probe *))
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -253,6 +303,26 @@ static CUresult probe_exchanged_sync_elsewhere(struct probe *c)
     return elsewhere(c, probe_exchanged_sync);
 }
 
+static CUresult probe_pool_read_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_pool_read);
+}
+
+static CUresult probe_exchanged_pool_read(struct probe *c)
+{
+    return relaxed(c, probe_pool_read);
+}
+
+static CUresult probe_graph_read_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_graph_read);
+}
+
+static CUresult probe_export_elsewhere(struct probe *c)
+{
+    return elsewhere(c, probe_export);
+}
+
 static const struct {
     const char *name;
     CUresult (*run)(struct probe *);
@@ -289,7 +359,18 @@ static const struct {
               {"cuCtxSynchronize in another thread", probe_ctx_sync_elsewhere},
               {"cuEventQuery in another thread", probe_event_query_elsewhere},
               {"cuEventSynchronize in another thread", probe_event_sync_elsewhere},
-              {"the same in another thread that relaxed itself", probe_exchanged_sync_elsewhere}};
+              {"the same in another thread that relaxed itself", probe_exchanged_sync_elsewhere},
+              {"cuMemPoolGetAttribute", probe_pool_read},
+              {"the same in a thread that relaxed itself", probe_exchanged_pool_read},
+              {"cuMemPoolGetAttribute in another thread", probe_pool_read_elsewhere},
+              {"cuMemPoolSetAttribute", probe_pool_set},
+              {"cuMemPoolTrimTo", probe_pool_trim},
+              {"cuDeviceGetGraphMemAttribute", probe_graph_read},
+              {"cuDeviceGetGraphMemAttribute in another thread", probe_graph_read_elsewhere},
+              {"cuDeviceGraphMemTrim", probe_graph_trim},
+              {"cuMemExportToShareableHandle", probe_export},
+              {"cuMemExportToShareableHandle in another thread", probe_export_elsewhere},
+              {"cuMemImportFromShareableHandle", probe_import}};
 
 static void try_all(struct probe *c, CUstreamCaptureMode mode, const char *mode_name)
 {
@@ -309,6 +390,18 @@ static void try_all(struct probe *c, CUstreamCaptureMode mode, const char *mode_
     }
 }
 
+static bool prepare_memory(struct probe *c)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = c->device}};
+
+    return !CU(cuDeviceGetDefaultMemPool, &c->pool, c->device) &&
+           !CU(cuMemCreate, &c->chunk, 2 * TX_MIB, &prop, 0) &&
+           !CU(cuMemExportToShareableHandle, &c->exported, c->chunk, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+               0);
+}
+
 static bool prepare(struct probe *c, struct tx_kernels *k)
 {
     memset(c, 0, sizeof(*c));
@@ -326,7 +419,7 @@ void tx_run_capture(void)
     struct probe c;
     struct tx_kernels k;
     CUgraph graph = NULL;
-    if (!prepare(&c, &k))
+    if (!prepare(&c, &k) || !prepare_memory(&c))
         return;
     CU(cuStreamEndCapture, c.stream, &graph);
     CU(cuStreamBeginCapture, NULL, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -334,6 +427,8 @@ void tx_run_capture(void)
     try_all(&c, CU_STREAM_CAPTURE_MODE_GLOBAL, "global");
     try_all(&c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, "thread-local");
     try_all(&c, CU_STREAM_CAPTURE_MODE_RELAXED, "relaxed");
+    close(c.exported);
+    CU(cuMemRelease, c.chunk);
     CU(cuMemFree, c.p);
 }
 

@@ -121,6 +121,8 @@
     X(cuMemPoolGetAttribute, 11020, "cuMemPoolGetAttribute")                                                 \
     X(cuDeviceGetDefaultMemPool, 11020, "cuDeviceGetDefaultMemPool")                                         \
     X(cuDeviceGetMemPool, 11020, "cuDeviceGetMemPool")                                                       \
+    X(cuDeviceGetGraphMemAttribute, 11040, "cuDeviceGetGraphMemAttribute")                                   \
+    X(cuDeviceGraphMemTrim, 11040, "cuDeviceGraphMemTrim")                                                   \
     X(cuDeviceSetMemPool, 11020, "cuDeviceSetMemPool")
 
 #define DRIVER_WORK(X)                                                                                       \
