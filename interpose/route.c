@@ -270,7 +270,8 @@ CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint
  * Growth caused by another thread may be counted twice until the next measurement. */
 static uint64_t growth_of(const struct route_ticket *ticket)
 {
-    const uint64_t seen = drivers_pools_growth(ticket->pool), now = drivers_pools_reserved(ticket->pool);
+    const uint64_t seen = drivers_pools_growth(ticket->pool, false);
+    const uint64_t now = drivers_pools_reserved(ticket->pool);
     const uint64_t here = now > ticket->reserved ? now - ticket->reserved : 0;
 
     return here > seen ? here : seen;
@@ -303,6 +304,17 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
         lend_freed(ticket->device);
 }
 
+static void settle_promise(struct route_ticket *ticket)
+{
+    const bool no_capture = capture_exclude();
+    const uint64_t growth = drivers_pools_growth(ticket->pool, no_capture);
+
+    if (no_capture)
+        capture_admit();
+    ticket->promised = false;
+    account_settle_promise(&ticket->device->account, ticket->bytes, growth);
+}
+
 void route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
 {
     if (__builtin_expect(ticket->beside != NULL, 0)) {
@@ -313,8 +325,7 @@ void route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
     if (!ticket->device)
         return;
     if (ticket->promised) {
-        ticket->promised = false;
-        account_settle_promise(&ticket->device->account, ticket->bytes, drivers_pools_growth(ticket->pool));
+        settle_promise(ticket);
     } else {
         settle(ticket, result == CUDA_SUCCESS, key);
         lock_restore_cancel();

@@ -237,16 +237,6 @@ static bool has_another(const struct device *device, CUcontext context)
     return false;
 }
 
-/* Returns true if no context is known on any limited card. */
-static bool no_context_left(void)
-{
-    for (int i = 0; i < CONTEXTS_COUNTED; i++) {
-        if (atomic_load(&contexts[i].context))
-            return false;
-    }
-    return !atomic_load(&not_all_counted);
-}
-
 /* Has card.present count one of the card's contexts that counts by itself, if there is one. */
 static void count_by_presence(struct device *device)
 {
@@ -278,8 +268,6 @@ static void forget_context(CUcontext context)
         atomic_store(&contexts[i].context, NULL);
         if (device && !own) /* another one takes its place */
             count_by_presence(device);
-        if (no_context_left())
-            drivers_pools_forget_left();
     }
     lock_mutex_release(&counting);
 }

@@ -40,15 +40,21 @@ static struct left *left_on(CUdevice ordinal)
     return &left[ordinal % LEFT_CARDS];
 }
 
-/* Relaxed: the driver takes questions about a pool for unsafe beside a capture, and ends the capture. */
+/* The driver takes questions about a pool for unsafe: beside a capture they end it. */
+static uint64_t ask(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+
+    return driver.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : 0;
+}
+
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
     const CUstreamCaptureMode mode = driver_relax();
-    cuuint64_t value = 0;
-    const bool answered = driver.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS;
+    const uint64_t value = ask(pool, which);
 
     driver_restore(mode);
-    return answered ? value : 0;
+    return value;
 }
 
 static uint64_t reserved_by(CUmemoryPool pool)
@@ -157,9 +163,10 @@ CUdevice drivers_pools_card(CUmemoryPool pool)
     return pool && found ? found->ordinal : DRIVERS_POOLS_UNKNOWN;
 }
 
-uint64_t drivers_pools_growth(struct drivers_pool *pool)
+uint64_t drivers_pools_growth(struct drivers_pool *pool, bool no_capture)
 {
-    const uint64_t now = reserved_by(atomic_load_explicit(&pool->pool, memory_order_relaxed));
+    CUmemoryPool asked = atomic_load_explicit(&pool->pool, memory_order_relaxed);
+    const uint64_t now = no_capture ? ask(asked, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) : reserved_by(asked);
     const uint64_t before = atomic_load_explicit(&pool->reserved, memory_order_relaxed);
 
     if (now == before)
@@ -299,15 +306,6 @@ void drivers_pools_left_end(const struct drivers_pools_left *block)
 {
     lock_mutex_take(&lock);
     take_from_left(left_on(block->ordinal), block->bytes);
-    note_any_left();
-    lock_mutex_release(&lock);
-}
-
-void drivers_pools_forget_left(void)
-{
-    lock_mutex_take(&lock);
-    for (int i = 0; i < LEFT_CARDS; i++)
-        take_from_left(&left[i], UINT64_MAX);
     note_any_left();
     lock_mutex_release(&lock);
 }

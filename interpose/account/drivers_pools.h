@@ -22,8 +22,9 @@ struct drivers_pool *drivers_pools_current(CUdevice ordinal);
 #define DRIVERS_POOLS_HOST    (-2) /* its memory is the host's */
 CUdevice drivers_pools_card(CUmemoryPool pool);
 
-/* Returns by how much the pool has grown since the last call; 0 if it has shrunk. */
-uint64_t drivers_pools_growth(struct drivers_pool *pool);
+/* Returns by how much the pool has grown since the last call; 0 if it has shrunk. Two calls of the driver
+ * cheaper with `no_capture`: none is open, nor can one begin before this returns. */
+uint64_t drivers_pools_growth(struct drivers_pool *pool, bool no_capture);
 /* Notes what the pools of a card have given back, so that taking it again counts as growth. */
 void drivers_pools_look_again(CUdevice ordinal);
 /* Returns the bytes that the pool holds. */
@@ -51,8 +52,6 @@ struct drivers_pools_left {
 struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address);
 /* Call after the free. */
 void drivers_pools_left_end(const struct drivers_pools_left *block);
-/* Call when no context is left: all blocks of destroyed pools are gone. */
-void drivers_pools_forget_left(void);
 
 /* Around the driver's call that destroys a pool: _begin removes it from the table and returns its card, and
  * no other thread looks at pools until _end, or until _abort puts the pool back because the driver has

@@ -121,6 +121,7 @@ static void test_what_a_process_without_a_context_released_is_free_for_its_job(v
 static void test_blocks_of_destroyed_pools_count(void)
 {
     every_way("pools_destroyed_in_use");
+    every_way("pools_destroyed_before_a_context_ends");
 }
 
 static void test_pools_destroyed_behind_frees_leave_the_account(void)

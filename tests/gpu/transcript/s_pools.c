@@ -107,6 +107,71 @@ static void own_pool(CUdevice device, CUstream stream)
     tx_say("without it the default one is current again: %s", tx_yes(current == standard));
 }
 
+/* Says that the program's blocks and idle memory of a pool stay when its last context ends. */
+static void outlives_contexts(CUdevice device)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemoryPool pool = NULL, destroyed = NULL, owner = NULL;
+    CUdeviceptr p = 0, q = 0, idle = 0;
+    cuuint64_t used = 0, keep = 256 * TX_MIB;
+    CUstream stream = NULL;
+    CUcontext ctx = NULL;
+    unsigned long long flags = 7;
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    if (CU(cuMemPoolCreate, &pool, &props) || CU(cuMemPoolCreate, &destroyed, &props))
+        return;
+    CU(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CU(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+    CU(cuMemAllocFromPoolAsync, &p, 32 * TX_MIB, pool, stream);
+    CU(cuMemAllocFromPoolAsync, &idle, 32 * TX_MIB, pool, stream);
+    CU(cuMemAllocFromPoolAsync, &q, 32 * TX_MIB, destroyed, stream);
+    CU(cuMemGetAccess, &flags, &here, p);
+    tx_say("access flags %llu", flags);
+    CU(cuMemsetD8Async, p, 0x47, 4096, stream);
+    CU(cuMemFreeAsync, idle, stream);
+    CU(cuStreamSynchronize, stream);
+    CU(cuMemPoolDestroy, destroyed);
+    CU(cuPointerGetAttribute, &owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, q);
+    tx_say("names the destroyed pool: %s", tx_yes(owner == destroyed));
+    CU(cuDevicePrimaryCtxRelease, device);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &keep);
+    tx_say("without a context: used %llu, held %llu MiB", (unsigned long long)(used / TX_MIB),
+           (unsigned long long)(keep / TX_MIB));
+    CU(cuMemFree, p);
+    CU(cuDevicePrimaryCtxRetain, &ctx, device);
+    CU(cuCtxSetCurrent, ctx);
+    tx_say("with a new one, wrong bytes: %ld", tx_wrong_bytes(p, 0x47, 4096));
+    CU(cuMemFreeAsync, p, NULL);
+    CU(cuMemFreeAsync, q, NULL);
+    CU(cuCtxSynchronize);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    tx_say("freed: used %llu", (unsigned long long)used);
+    CU(cuMemPoolDestroy, pool);
+}
+
+/* A block of a pool is freed at once, also by cuMemFree. */
+static void freed_beside_work(CUstream stream)
+{
+    struct tx_kernels k;
+    struct tx_gate gate;
+    CUdeviceptr p = 0;
+    CUstream other = NULL;
+    if (tx_rc("kernels loaded", tx_load_kernels(&k)) || !tx_gate_new(&gate))
+        return;
+    CU(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+    CU(cuMemAllocAsync, &p, 1 << 20, stream);
+    CU(cuStreamSynchronize, stream);
+    tx_rc("gate closed", tx_gate_close(&gate, &k, other));
+    tx_gate_open_later(&gate, 5);
+    CU(cuMemFree, p);
+    tx_say("cuMemFree waited for another stream: %s", tx_yes(tx_gate_is_open(&gate)));
+    tx_gate_open(&gate);
+    tx_gate_join(&gate);
+    CU(cuStreamSynchronize, other);
+}
+
 void tx_run_pools(void)
 {
     CUdevice device = tx_start();
@@ -117,4 +182,6 @@ void tx_run_pools(void)
     one_block(device, NULL);
     mixed(stream);
     own_pool(device, stream);
+    freed_beside_work(stream);
+    outlives_contexts(device);
 }

@@ -37,6 +37,7 @@ static struct fake {
     bool guarded[CARDS];                  /* other jobs have a min there */
     bool only;                            /* the program sees one card */
     bool captures;                        /* STREAM captures */
+    bool excludes;                        /* no capture may begin */
     bool old_driver;                      /* cannot tell a stream's card */
     CUresult stream_error;                /* CUDA_SUCCESS: it can be told */
     CUresult may_allocate;                /* the driver's answer to a request that never fits */
@@ -50,7 +51,7 @@ static struct fake {
 } fake;
 static struct got {
     int probes, refusals, kept, loans, ends, freed[CARDS], listens[CARDS], freed_somewhere, pushed, maps,
-        waits[CARDS], queries;
+        waits[CARDS], queries, cheap_looks;
     struct device *refused_on;
     enum refusal_of whose;
     uint64_t refused;
@@ -186,6 +187,18 @@ bool capture_any(void)
     return fake.captures;
 }
 
+bool capture_exclude(void)
+{
+    fake.excludes = !fake.captures;
+    return fake.excludes;
+}
+
+void capture_admit(void)
+{
+    TEST_ASSERT_TRUE(fake.excludes);
+    fake.excludes = false;
+}
+
 bool capture_takes(CUstream stream)
 {
     return fake.captures && stream == STREAM;
@@ -274,9 +287,11 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
     return (struct drivers_pool *)pool;
 }
 
-uint64_t drivers_pools_growth(struct drivers_pool *pool)
+uint64_t drivers_pools_growth(struct drivers_pool *pool, bool no_capture)
 {
     (void)pool;
+    TEST_ASSERT_FALSE(no_capture && !fake.excludes);
+    got.cheap_looks += no_capture;
     return fake.growth;
 }
 
@@ -686,6 +701,19 @@ static void test_a_stream_that_is_none_is_left_to_the_driver(void)
     TEST_ASSERT_NOT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
 }
 
+static void test_the_driver_is_asked_in_the_cheap_way_only_where_no_capture_can_be_open(void)
+{
+    CUdevice card;
+
+    TEST_ASSERT_EQUAL_UINT64(ROOM, account_view(&cards[1].account).room);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, STREAM, &card));
+    TEST_ASSERT_EQUAL_INT(1, got.cheap_looks);
+    TEST_ASSERT_FALSE(fake.excludes);
+    fake.captures = true; /* of another stream */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, POOL, NULL, &card));
+    TEST_ASSERT_EQUAL_INT(1, got.cheap_looks);
+}
+
 static void test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle(void)
 {
     struct route_ticket ticket;
@@ -741,6 +769,7 @@ int main(void)
     RUN_TEST(test_an_admission_ends_with_the_drivers_answer);
     RUN_TEST(test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream);
     RUN_TEST(test_a_stream_that_is_none_is_left_to_the_driver);
+    RUN_TEST(test_the_driver_is_asked_in_the_cheap_way_only_where_no_capture_can_be_open);
     RUN_TEST(test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle);
     RUN_TEST(test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused);
     RUN_TEST(test_a_block_of_a_destroyed_pool_leaves_with_its_free);

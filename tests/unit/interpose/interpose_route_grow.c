@@ -44,7 +44,7 @@ static struct fake {
 static struct got {
     int said, kept, unknown, distrusts, loans, ends, listens, starts, exports, imports, pools_ends, made,
         ended;
-    int captures, uncharged, drivers_trims, left_forgotten, pushed;
+    int captures, uncharged, drivers_trims, pushed;
     enum refusal_of whose;
     uint64_t bytes, admitted, trimmed;
     uint64_t freed_kinds; /* of the events, one digit each */
@@ -228,11 +228,6 @@ bool drivers_pools_trim(CUdevice ordinal)
     (void)ordinal;
     got.drivers_trims++;
     return true;
-}
-
-void drivers_pools_forget_left(void)
-{
-    got.left_forgotten++;
 }
 
 void pools_distrust(void)
@@ -640,9 +635,7 @@ static void test_the_end_of_a_context_ends_its_memory_and_no_other(void)
     TEST_ASSERT_EQUAL_INT(1, got.imports);
     TEST_ASSERT_EQUAL_INT(1, got.captures);
     TEST_ASSERT_EQUAL_INT(1, got.ended);
-    TEST_ASSERT_EQUAL_INT(0, got.left_forgotten); /* the other context may have blocks of any pool */
     route_context_end(OTHER);
-    TEST_ASSERT_EQUAL_INT(1, got.left_forgotten);
 }
 
 /* With more contexts than can be known, all on another card. */

@@ -72,7 +72,8 @@ static CUresult claim(CUdeviceptr address, struct sim_block **out)
     if (block->kind != BLOCK_DEVICE && block->kind != BLOCK_MANAGED && block->kind != BLOCK_POOLED)
         return CUDA_ERROR_INVALID_VALUE;
     if (block->graph) {
-        sim_stream_wait_context(block->context);
+        if (block->context)
+            sim_stream_wait_context(block->context);
         sim_graph_memory_free(block->graph, NULL);
         return CUDA_SUCCESS;
     }
@@ -95,12 +96,11 @@ CUresult sim_alloc_free(CUdeviceptr address)
         result = sim_capture_check_unsafe();
     if (result == CUDA_SUCCESS && address != 0)
         result = claim(address, &block);
-    if (block) {
+    if (block && block->kind == BLOCK_POOLED) {
+        sim_pool_give(block); /* waits for nothing (measured) */
+    } else if (block) {
         sim_stream_wait_context(block->context);
-        if (block->kind == BLOCK_POOLED)
-            sim_pool_give(block);
-        else
-            sim_alloc_give_back(block);
+        sim_alloc_give_back(block);
     }
     sim_lock_drop();
     return result;
@@ -149,9 +149,6 @@ void sim_alloc_end_context(struct CUctx_st *context)
         next = at->next;
         sim_block_withdraw(block);
         switch (block->kind) {
-        case BLOCK_POOLED:
-            sim_pool_give(block);
-            break;
         case BLOCK_HOST:
         case BLOCK_REGISTERED:
             sim_host_end_block(block);
@@ -164,4 +161,5 @@ void sim_alloc_end_context(struct CUctx_st *context)
         }
     }
     sim_graph_memory_end_context(context);
+    sim_pool_settle_all(0);
 }

@@ -24,7 +24,7 @@ enum sim_block_kind {
 struct sim_block {
     struct sim_range range; /* the size is exactly what the program asked for */
     enum sim_block_kind kind;
-    struct CUctx_st *context; /* NULL for BLOCK_MAPPED */
+    struct CUctx_st *context; /* NULL: it outlives contexts, as BLOCK_MAPPED and pooled memory do */
     CUdevice device;
     uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID: never reused */
     unsigned int flags;

@@ -136,8 +136,8 @@ void sim_graph_memory_end_context(const struct CUctx_st *context)
         if (of_link(at)->block->context == context) {
             of_link(at)->live = false;
             sim_ops_clear(&of_link(at)->busy);
+            of_link(at)->block->context = NULL;
         }
-    trim(context->device);
 }
 
 /* ---- nodes ---- */

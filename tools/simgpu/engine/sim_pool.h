@@ -3,14 +3,15 @@
  * A pool grows by chunks of 32 MiB (sim_pool_chunk.h). The stream that freed memory can allocate
  * it again at once, other streams when the first one has reached the free. Memory above the release threshold
  * goes back to the card when the program synchronizes with the stream that freed it (measured, H200;
- * synchronizing with another stream does not release it). Guarded by the engine's lock.
+ * synchronizing with another stream does not release it). Pools and their blocks outlive contexts (measured).
+ * Guarded by the engine's lock.
  */
 #ifndef SIMGPU_POOL_H
 #define SIMGPU_POOL_H
 
 #include "tools/simgpu/engine/sim_block.h"
 
-/* Frees a withdrawn block of a pool whose work is done. Lock held. */
+/* Frees a withdrawn block of a pool at once. Lock held. */
 void sim_pool_give(struct sim_block *block);
 /* Call after a synchronization with a stream (its id) or with all (0): releases memory above the thresholds.
  * Lock held. */

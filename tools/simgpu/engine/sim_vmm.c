@@ -397,9 +397,9 @@ CUresult sim_vmm_get_access(unsigned long long *out, const CUmemLocation *where,
         return CUDA_ERROR_INVALID_VALUE;
     SIM_LOCKED();
     block = sim_block_find(address);
-    if (!block || (block->kind != BLOCK_MAPPED && block->kind != BLOCK_DEVICE))
+    if (!block || (block->kind != BLOCK_MAPPED && block->kind != BLOCK_DEVICE && block->kind != BLOCK_POOLED))
         return CUDA_ERROR_INVALID_VALUE;
-    if (block->kind == BLOCK_DEVICE)
+    if (block->kind != BLOCK_MAPPED)
         *out = 0;
     else
         *out = is_host(where) ? block->host_access : access_of(block, where->id);
