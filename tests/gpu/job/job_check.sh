@@ -118,6 +118,11 @@ train_idle() {
         "$@" >"$log" 2>&1
 }
 
+# step_of RUN PHASE: the fastest step and the median, in ms.
+step_of() {
+    echo "$(value "$work/$1.log" "step_$2_ms") (median $(value "$work/$1.log" "median_$2_ms"))"
+}
+
 part_trainings() {
     local trainer status=0 before after equal
     has_torch || { echo "figure trainings: skipped, no PyTorch here"; return; }
@@ -139,9 +144,8 @@ part_trainings() {
     before=$(value "$work/lends.log" step_before_ms)
     for after in after_1 after_2; do
         below "$(value "$work/lends.log" "step_${after}_ms")" "$(awk -v b="$before" 'BEGIN { print b * 1.03 }')"
-        verdict $? "step after the loan, fastest tenth: $(value "$work/lends.log" "step_${after}_ms") ms, before ${before:-?} ms" \
-            "(bound +3 %); medians $(value "$work/lends.log" "median_${after}_ms"), before $(value "$work/lends.log" median_before_ms)," \
-            "alone $(value "$work/alone.log" "median_${after}_ms"), before $(value "$work/alone.log" median_before_ms)"
+        verdict $? "step after the loan: $(step_of lends "$after"), before $(step_of lends before) (bound: fastest +3 %);" \
+            "alone $(step_of alone "$after"), before $(step_of alone before)"
     done
 }
 

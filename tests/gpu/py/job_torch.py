@@ -5,8 +5,8 @@ usage: job_torch.py idle FOLDER MIB [--alone]     trains, keeps MIB idle in what
        job_torch.py peaks FIRST SECONDS PARTS     trains in turns of little and much memory
 
 idle: takes and frees MIB, writes FOLDER/ready.N, trains on until FOLDER/done.N is there and some steps more; twice.
-Prints a line `loss=` with the bits of each loss, and the step before and after each: the median, and the time that a
-tenth of the steps stayed below, which other users of the host disturb less. --alone waits for no file.
+Prints a line `loss=` with the bits of each loss, and the step before and after each: the fastest, which other users of
+the machine cannot make faster, and the median. --alone waits for no file.
 
 peaks: windows of SECONDS by the clock; in those of number FIRST modulo 2 its steps need much memory, in the others
 little. PARTS windows in all. Another training with the other FIRST then needs much while this one needs little. A large
@@ -89,7 +89,7 @@ def idle(folder, mib, alone):
         phases.append(timed_steps(training, batch, lambda n: n < STEPS))
     for name, times in zip(("before", "after_1", "after_2"), phases):
         print(f"median_{name}_ms={statistics.median(times[SKIP:]):.3f}")
-        print(f"step_{name}_ms={statistics.quantiles(times[SKIP:], n=10)[0]:.3f}")
+        print(f"step_{name}_ms={min(times[SKIP:]):.3f}")
     return 0
 
 
