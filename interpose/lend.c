@@ -31,11 +31,11 @@
 #define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
 #define TELL_MS          20   /* the shortest time between two frees of such memory that tell */
 
-static atomic_bool listens[DEVICE_MAX];  /* there is a thread for the card */
-static atomic_bool may_lend[DEVICE_MAX]; /* and it may call the driver */
-static atomic_int listens_end;           /* one more than the highest such card */
-static atomic_int working;               /* threads that may be in the driver */
-static atomic_bool stopping;             /* for good */
+static _Atomic(struct device *) listens[DEVICE_MAX]; /* NULL: there is no thread for the card */
+static atomic_bool may_lend[DEVICE_MAX];             /* and it may call the driver */
+static atomic_int listens_end;                       /* one more than the highest such card */
+static atomic_int working;                           /* threads that may be in the driver */
+static atomic_bool stopping;                         /* for good */
 
 /* Gives back up to `missing` bytes of a pool. Returns how much. */
 static uint64_t give_back(struct pool *pool, uint64_t missing)
@@ -220,7 +220,7 @@ static void say_long_wait(void *argument, uint64_t bytes)
 void lend_listen(struct device *device)
 {
     if (!device->ledger || atomic_load(&listens[device->ordinal]) ||
-        atomic_exchange(&listens[device->ordinal], true))
+        atomic_exchange(&listens[device->ordinal], device))
         return;
     int end = atomic_load(&listens_end);
     while (device->ordinal >= end && !atomic_compare_exchange_weak(&listens_end, &end, device->ordinal + 1))
@@ -268,7 +268,7 @@ void lend_freed(struct device *device)
 
 /* The same, at most once in TELL_MS: each time the driver's pools are trimmed, and the program has to fill
  * them again. give_what_is_freed_soon finds what is freed in between. */
-static void lend_seldom(struct device *device)
+__attribute__((noinline)) static void lend_seldom(struct device *device)
 {
     static _Atomic uint64_t told[DEVICE_MAX]; /* clock_ms */
     const uint64_t now = clock_ms();
@@ -283,8 +283,7 @@ void lend_freed_somewhere(void)
     const int end = atomic_load_explicit(&listens_end, memory_order_relaxed);
 
     for (int i = 0; i < end; i++) {
-        struct device *device =
-            atomic_load_explicit(&listens[i], memory_order_acquire) ? device_listed(i) : NULL;
+        struct device *device = atomic_load_explicit(&listens[i], memory_order_acquire);
 
         if (device && device->ledger && __builtin_expect(ledger_is_needed(device->ledger), 0))
             lend_seldom(device);

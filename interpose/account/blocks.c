@@ -2,6 +2,7 @@
 #include "interpose/account/blocks.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "interpose/base/table.h"
 
@@ -10,6 +11,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table table;
 static uint64_t reserved;
 static uint64_t cursor; /* where blocks_take_of_context continues */
+
+static _Atomic uint64_t live; /* table.count, for blocks_count */
 
 static const struct table_of blocks = {sizeof(struct block), true};
 
@@ -22,6 +25,12 @@ static enum blocks_kind space_of(enum blocks_kind kind)
 static struct block *find(enum blocks_kind kind, uint64_t key)
 {
     return table_find(&table, &blocks, &(struct block){.key = key, .space = space_of(kind)});
+}
+
+static void erase(struct block *block)
+{
+    table_erase(&table, &blocks, block);
+    atomic_store_explicit(&live, table.count, memory_order_relaxed);
 }
 
 int blocks_reserve(void)
@@ -49,6 +58,7 @@ void blocks_add(const struct block *block)
     pthread_mutex_lock(&lock);
     reserved--;
     table_put(&table, &blocks, &added);
+    atomic_store_explicit(&live, table.count, memory_order_relaxed);
     pthread_mutex_unlock(&lock);
 }
 
@@ -58,7 +68,7 @@ bool blocks_take(enum blocks_kind kind, uint64_t key, struct block *out)
     struct block *found = find(kind, key);
     if (found) {
         *out = *found;
-        table_erase(&table, &blocks, found);
+        erase(found);
         reserved++;
     }
     pthread_mutex_unlock(&lock);
@@ -88,7 +98,7 @@ bool blocks_take_of_context(const void *context, struct block *out)
         found = context && place->context == context;
         if (found) {
             *out = *place;
-            table_erase(&table, &blocks, place);
+            erase(place);
         } else {
             cursor++;
         }
@@ -109,10 +119,7 @@ void blocks_each(void (*visit)(const struct block *block, void *argument), void 
 
 uint64_t blocks_count(void)
 {
-    pthread_mutex_lock(&lock);
-    const uint64_t n = table.count;
-    pthread_mutex_unlock(&lock);
-    return n;
+    return atomic_load_explicit(&live, memory_order_relaxed);
 }
 
 const char *blocks_check(void)
@@ -121,6 +128,8 @@ const char *blocks_check(void)
     const char *wrong = table_check(&table, &blocks);
     if (!wrong && 2 * (table.count + reserved) > table.capacity)
         wrong = "the table is too full";
+    if (!wrong && live != table.count)
+        wrong = "blocks_count is wrong";
     pthread_mutex_unlock(&lock);
     return wrong;
 }
@@ -129,6 +138,6 @@ void blocks_clear(void)
 {
     pthread_mutex_lock(&lock);
     table_close(&table, &blocks);
-    reserved = 0;
+    reserved = live = 0;
     pthread_mutex_unlock(&lock);
 }

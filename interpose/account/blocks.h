@@ -47,6 +47,7 @@ bool blocks_hold(uint64_t handle);
 /* Removes one block of the context and copies it to *out; reserves nothing. Returns false if none is left. */
 bool blocks_take_of_context(const void *context, struct block *out);
 
+/* Takes no lock: a free that the program ordered behind an allocation sees it. */
 uint64_t blocks_count(void);
 
 /* Calls `visit` for each block, with the lock held. */

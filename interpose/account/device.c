@@ -252,22 +252,25 @@ static void enter_unlimited(struct device *device)
         atomic_store(&listed_end, device->ordinal + 1);
 }
 
-/* Returns the state of a card; asks the driver the first time. */
-static int state_of(CUdevice ordinal)
+__attribute__((noinline)) static int look_at(CUdevice ordinal)
 {
-    if (ordinal < 0 || ordinal >= DEVICE_MAX)
-        return UNSEEN;
-    int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
-    if (state != UNSEEN)
-        return state;
     lock_mutex_take(&table_lock);
-    state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
+    int state = atomic_load_explicit(&seen[ordinal], memory_order_relaxed);
     if (state == UNSEEN) {
         state = inspect(&devices[ordinal], ordinal);
         atomic_store_explicit(&seen[ordinal], state, memory_order_release);
     }
     lock_mutex_release(&table_lock);
     return state;
+}
+
+/* Returns the state of a card; asks the driver the first time. */
+static int state_of(CUdevice ordinal)
+{
+    if (ordinal < 0 || ordinal >= DEVICE_MAX)
+        return UNSEEN;
+    const int state = atomic_load_explicit(&seen[ordinal], memory_order_acquire);
+    return __builtin_expect(state != UNSEEN, 1) ? state : look_at(ordinal);
 }
 
 int device_find(CUdevice ordinal, struct device **device)
