@@ -35,6 +35,10 @@ static struct leaving { /* of the pool that is being destroyed, guarded by visit
 } leaving;
 static atomic_bool any_left; /* on any card */
 
+/* The program has freed a block with cuMemFree. The driver gives its memory to the pool, but goes on counting
+ * the block as used (measured, 580.159.04): what is idle is not known any more. */
+static atomic_bool freed_at_once;
+
 static struct left *left_on(CUdevice ordinal)
 {
     return &left[ordinal % LEFT_CARDS];
@@ -230,14 +234,20 @@ static bool trim_relaxed(CUmemoryPool pool)
     return trimmed;
 }
 
+/* Returns how much of a pool may be idle. */
+static uint64_t perhaps_idle_in(CUmemoryPool pool)
+{
+    return atomic_load(&freed_at_once) ? reserved_by(pool) : idle_in(pool);
+}
+
 static uint64_t trim(CUmemoryPool pool)
 {
-    return idle_in(pool) && trim_relaxed(pool);
+    return perhaps_idle_in(pool) && trim_relaxed(pool);
 }
 
 static uint64_t give(CUmemoryPool pool)
 {
-    const uint64_t before = reserved_by(pool), idle = idle_in(pool);
+    const uint64_t before = reserved_by(pool), idle = perhaps_idle_in(pool);
     const uint64_t given = trim(pool) ? sums_minus(before, reserved_by(pool)) : 0;
 
     return sums_smaller(given, idle);
@@ -264,6 +274,12 @@ uint64_t drivers_pools_held(CUdevice ordinal)
     const uint64_t known = sum_over(ordinal, reserved_by) + graphs;
 
     return known + atomic_load(&left_on(ordinal)->held); /* last: a pool may be destroyed meanwhile */
+}
+
+void drivers_pools_note_free_at_once(void)
+{
+    if (!atomic_load_explicit(&freed_at_once, memory_order_relaxed) && atomic_load(&count) > 0)
+        atomic_store(&freed_at_once, true);
 }
 
 struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address)
@@ -325,6 +341,7 @@ CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
     if (leaving.used) {
         trim(pool);
         leaving.held = reserved_by(pool);
+        leaving.used = sums_smaller(leaving.used, leaving.held);
     }
     return ordinal;
 }

@@ -43,6 +43,9 @@ uint64_t drivers_pools_idle_on(CUdevice ordinal);
  * included until their blocks are freed. */
 uint64_t drivers_pools_held(CUdevice ordinal);
 
+/* Call when the program has freed with cuMemFree what may be a block of such a pool. */
+void drivers_pools_note_free_at_once(void);
+
 /* A block of a pool that was destroyed before it. */
 struct drivers_pools_left {
     CUdevice ordinal;

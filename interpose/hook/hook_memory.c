@@ -1,4 +1,5 @@
 /* Hooks on memory: route_enter, the driver's own call, route_leave. They decide nothing. */
+#include "interpose/account/drivers_pools.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/seen.h"
 #include "interpose/pool/capture.h"
@@ -87,7 +88,10 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         return result;
     struct route_release release = route_free_begin(BLOCKS_LINEAR, address);
 
-    return route_free_end(&release, SEEN_FREE(RECORDING_MALLOC, address, NULL, driver.cuMemFree_v2(address)));
+    result = SEEN_FREE(RECORDING_MALLOC, address, NULL, driver.cuMemFree_v2(address));
+    if (!release.known && result == CUDA_SUCCESS)
+        drivers_pools_note_free_at_once();
+    return route_free_end(&release, result);
 }
 
 /* In a capture a stream-ordered call takes no memory: it adds a node to a graph. */

@@ -685,6 +685,26 @@ static void pools_destroyed_behind_frees(void)
     MUST(true, told_free() >= room);
 }
 
+/* A pool that keeps what is freed, and whose blocks are freed with cuMemFree. */
+static void kept_and_freed_at_once(void)
+{
+    cuuint64_t most = UINT64_MAX;
+    CUmemoryPool pool;
+    CUdevice device;
+
+    begin();
+    MUST(0, cuDeviceGet(&device, 0));
+    MUST(0, cuDeviceGetDefaultMemPool(&pool, device));
+    MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most));
+    const size_t half = told_free() / 2 / PIECE * PIECE;
+    for (int i = 0; i < ROUNDS; i++) {
+        MUST(0, cuMemAllocAsync(&block, half, first));
+        MUST(0, cuStreamSynchronize(first));
+        MUST(0, cuMemFree(block));
+    }
+    MUST(0, cuMemAlloc(&block, half + PIECE));
+}
+
 int main(int argc, char **argv)
 {
     static const struct prog_scenario scenarios[] = {
@@ -713,6 +733,7 @@ int main(int argc, char **argv)
         {"levels", levels},
         {"handles_without_a_context", handles_without_a_context},
         {"neighbour_without_a_context", neighbour_without_a_context},
+        {"kept_and_freed_at_once", kept_and_freed_at_once},
         {"pools_destroyed_in_use", pools_destroyed_in_use},
         {"pools_destroyed_before_a_context_ends", pools_destroyed_before_a_context_ends},
         {"pools_destroyed_behind_frees", pools_destroyed_behind_frees},

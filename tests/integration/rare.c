@@ -124,6 +124,11 @@ static void test_blocks_of_destroyed_pools_count(void)
     every_way("pools_destroyed_before_a_context_ends");
 }
 
+static void test_what_a_pool_keeps_makes_room_also_if_it_counts_it_as_used(void)
+{
+    every_way("kept_and_freed_at_once");
+}
+
 static void test_pools_destroyed_behind_frees_leave_the_account(void)
 {
     every_way("pools_destroyed_behind_frees");
@@ -209,6 +214,7 @@ int main(void)
     RUN_TEST(test_handles_count_without_a_context);
     RUN_TEST(test_what_a_process_without_a_context_released_is_free_for_its_job);
     RUN_TEST(test_blocks_of_destroyed_pools_count);
+    RUN_TEST(test_what_a_pool_keeps_makes_room_also_if_it_counts_it_as_used);
     RUN_TEST(test_pools_destroyed_behind_frees_leave_the_account);
     RUN_TEST(test_code_loaded_in_a_green_context_leaves_the_account_with_the_primary_one);
     RUN_TEST(test_a_heap_counts_by_its_largest_size);

@@ -151,9 +151,11 @@ static void outlives_contexts(CUdevice device)
     CU(cuMemPoolDestroy, pool);
 }
 
-/* A block of a pool is freed at once, also by cuMemFree. */
-static void freed_beside_work(CUstream stream)
+/* A block of a pool is freed at once, also by cuMemFree. The pool goes on counting it as used. */
+static void freed_beside_work(CUdevice device, CUstream stream)
 {
+    CUmemoryPool pool = NULL;
+    cuuint64_t used[2] = {0, 0}, held = 0;
     struct tx_kernels k;
     struct tx_gate gate;
     CUdeviceptr p = 0;
@@ -161,8 +163,10 @@ static void freed_beside_work(CUstream stream)
     if (tx_rc("kernels loaded", tx_load_kernels(&k)) || !tx_gate_new(&gate))
         return;
     CU(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+    drv.cuDeviceGetMemPool(&pool, device);
     CU(cuMemAllocAsync, &p, 1 << 20, stream);
     CU(cuStreamSynchronize, stream);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used[0]);
     tx_rc("gate closed", tx_gate_close(&gate, &k, other));
     tx_gate_open_later(&gate, 5);
     CU(cuMemFree, p);
@@ -170,6 +174,10 @@ static void freed_beside_work(CUstream stream)
     tx_gate_open(&gate);
     tx_gate_join(&gate);
     CU(cuStreamSynchronize, other);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used[1]);
+    CU(cuMemPoolTrimTo, pool, 0);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
+    tx_say("used as before: %s, held %llu", tx_yes(used[0] == used[1]), (unsigned long long)held);
 }
 
 void tx_run_pools(void)
@@ -182,6 +190,6 @@ void tx_run_pools(void)
     one_block(device, NULL);
     mixed(stream);
     own_pool(device, stream);
-    freed_beside_work(stream);
+    freed_beside_work(device, stream);
     outlives_contexts(device);
 }

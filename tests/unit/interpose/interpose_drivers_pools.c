@@ -385,6 +385,25 @@ static void test_places_of_destroyed_pools_are_used_again(void)
     }
 }
 
+/* From then on, for good. */
+static void test_after_a_free_at_once_a_pool_is_trimmed_though_all_counts_as_used(void)
+{
+    drivers_pools_find(handle(10), 0);
+    pools[10] = (struct fake){.reserved = 64, .used = 64, .meanwhile = 40};
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_give(0));
+    TEST_ASSERT_EQUAL_INT(0, trims);
+    drivers_pools_note_free_at_once();
+    TEST_ASSERT_EQUAL_UINT64(40, drivers_pools_give(0));
+    TEST_ASSERT_EQUAL_INT(1, trims);
+    pools[10] = (struct fake){.used = 64};
+    drivers_pools_give(0);
+    TEST_ASSERT_EQUAL_INT(1, trims); /* it holds nothing */
+    destroy(handle(10));
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(0));
+    free_block(handle(10), 0, 40);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, asked, "nothing is left of it");
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -402,5 +421,6 @@ int main(void)
     RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_entered);
     RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);
     RUN_TEST(test_places_of_destroyed_pools_are_used_again);
+    RUN_TEST(test_after_a_free_at_once_a_pool_is_trimmed_though_all_counts_as_used);
     return UNITY_END();
 }

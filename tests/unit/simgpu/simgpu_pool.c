@@ -94,12 +94,19 @@ static void test_freed_memory_is_taken_again_at_once_in_its_stream_only(void)
 
 static void test_the_two_kinds_of_free_take_both_kinds_of_memory(void)
 {
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     size_t before = sim_free();
     CUdeviceptr pooled, native;
+    CUmemoryPool own;
 
-    OK(cuMemAllocAsync(&pooled, 4096, NULL));
+    OK(cuMemPoolCreate(&own, &properties));
+    OK(cuMemAllocFromPoolAsync(&pooled, 4096, own, NULL));
     OK(cuMemAlloc(&native, 4096));
     OK(cuMemFree(pooled));
+    TEST_ASSERT_EQUAL_UINT64(4096, attribute(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)); /* as on a card */
+    TEST_ASSERT_EQUAL_UINT64(0, attribute(own, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+    OK(cuMemPoolDestroy(own));
     OK(cuMemFreeAsync(native, NULL));
     IS(1, cuMemFreeAsync(native, NULL));
     IS(1, cuMemFree(pooled));

@@ -312,20 +312,12 @@ static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *
     return CUDA_SUCCESS;
 }
 
-/* Removes a freed block from the pool's figures. Its memory becomes free separately. */
-static struct CUmemPoolHandle_st *count_out(struct sim_block *block)
+/* The pool goes on counting it as used (measured). */
+void sim_pool_give(struct sim_block *block)
 {
     struct CUmemPoolHandle_st *pool = block->pool;
 
     pool->blocks--;
-    pool->used -= block->extent;
-    return pool;
-}
-
-void sim_pool_give(struct sim_block *block)
-{
-    struct CUmemPoolHandle_st *pool = count_out(block);
-
     sim_chunk_give(pool, block->range.start, block->extent);
     sim_block_delete(block);
     sim_chunk_trim(pool, pool->threshold);
@@ -406,7 +398,8 @@ static CUresult free_pooled(struct sim_block *block, struct CUstream_st *stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     sim_block_withdraw(block);
-    count_out(block);
+    pool->blocks--;
+    pool->used -= block->extent;
     sim_block_delete(block);
     free_if_over(pool);
     return CUDA_SUCCESS;
