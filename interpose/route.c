@@ -505,15 +505,14 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
 
 struct route_release route_free_begin(enum blocks_kind kind, uint64_t key)
 {
-    struct route_release release = {.known = false};
+    struct block block;
 
-    if (key && blocks_count() && route_active())
-        release.known = blocks_take(kind, key, &release.block);
-    if (release.known)
+    if (key && blocks_count() && route_active() && blocks_take(kind, key, &block)) {
         lock_disable_cancel(); /* until route_free_end: the block is in no table */
-    else if (kind == BLOCKS_LINEAR)
-        release.left = drivers_pools_left_begin(key);
-    return release;
+        return (struct route_release){.known = true, .block = block};
+    }
+    return (struct route_release){.left = kind == BLOCKS_LINEAR ? drivers_pools_left_begin(key)
+                                                                : (struct drivers_pools_left){.bytes = 0}};
 }
 
 void route_uncharge(const struct block *block)
