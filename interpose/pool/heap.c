@@ -6,6 +6,7 @@
 #ifdef GPUCAP_JEMALLOC
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -57,10 +58,11 @@ int heap_je_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*c
     return 0;
 }
 
-/* The hooks of one arena and its source. */
+/* An arena: its hooks and its source. */
 struct heap_hooks {
     extent_hooks_t hooks; /* first member: jemalloc passes its address to the hooks */
     const struct heap_source *source;
+    atomic_uint number; /* jemalloc's, plus 1; 0: it has none yet. Written under lock */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -104,24 +106,39 @@ bool heap_exists(void)
 
 int heap_open(const struct heap_source *source, unsigned *arena)
 {
+    int rc = -ENOTSUP;
+
+    pthread_mutex_lock(&lock);
+    if (arena_count < ARENAS_MAX) {
+        *arena = arena_count++;
+        arenas[*arena].hooks =
+            (extent_hooks_t){.alloc = extent_alloc, .dalloc = extent_dalloc, .split = extent_split};
+        arenas[*arena].source = source;
+        rc = 0;
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+/* Has jemalloc make the arena, unless it has. Returns its number plus 1, or 0. */
+__attribute__((noinline)) static unsigned make_arena(struct heap_hooks *own)
+{
     struct {
         extent_hooks_t *hooks;
         bool metadata_use_hooks;
-    } config = {.metadata_use_hooks = false};
-    size_t size = sizeof(*arena);
-    struct heap_hooks *own = NULL;
+    } config = {.hooks = &own->hooks, .metadata_use_hooks = false};
+    unsigned made;
+    size_t size = sizeof(made);
 
     pthread_mutex_lock(&lock);
-    if (arena_count < ARENAS_MAX)
-        own = &arenas[arena_count++];
+    unsigned number = atomic_load(&own->number);
+    if (!number &&
+        heap_je_mallctl("experimental.arenas_create_ext", &made, &size, &config, sizeof(config)) == 0) {
+        number = made + 1;
+        atomic_store(&own->number, number);
+    }
     pthread_mutex_unlock(&lock);
-    if (!own)
-        return -ENOTSUP;
-    own->hooks = (extent_hooks_t){.alloc = extent_alloc, .dalloc = extent_dalloc, .split = extent_split};
-    own->source = source;
-    config.hooks = &own->hooks;
-    return heap_je_mallctl("experimental.arenas_create_ext", arena, &size, &config, sizeof(config)) ? -ENOTSUP
-                                                                                                    : 0;
+    return number;
 }
 
 unsigned heap_tcache_open(void)
@@ -140,9 +157,12 @@ void heap_tcache_close(unsigned tcache)
 
 void heap_purge(unsigned arena)
 {
+    const unsigned number = atomic_load(&arenas[arena].number);
     char name[sizeof("arena.4294967295.purge")];
 
-    snprintf(name, sizeof(name), "arena.%u.purge", arena);
+    if (!number)
+        return;
+    snprintf(name, sizeof(name), "arena.%u.purge", number - 1);
     heap_je_mallctl(name, NULL, NULL, NULL, 0);
 }
 
@@ -153,10 +173,12 @@ static int flags_of(unsigned tcache)
 
 uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes)
 {
-    /* Blocks are multiples of 512 bytes, and so are their size classes, so they are aligned to 512. */
-    const int flags = MALLOCX_ARENA(arena) | flags_of(tcache);
+    unsigned number = atomic_load_explicit(&arenas[arena].number, memory_order_acquire);
 
-    return (uint64_t)(uintptr_t)heap_je_mallocx(bytes, flags);
+    if (__builtin_expect(!number, 0) && !(number = make_arena(&arenas[arena])))
+        return 0;
+    /* Blocks are multiples of 512 bytes, and so are their size classes, so they are aligned to 512. */
+    return (uint64_t)(uintptr_t)heap_je_mallocx(bytes, MALLOCX_ARENA(number - 1) | flags_of(tcache));
 }
 
 void heap_give(unsigned tcache, uint64_t address, uint64_t bytes)

@@ -4,8 +4,8 @@
  * library's malloc, and it reads neither the environment nor a file (MALLOC_CONF belongs to the host
  * program). A build without jemalloc has no heap; then the pool's own index serves all sizes.
  *
- * Owns a mutex, held for a few instructions. jemalloc's own locks rank before a pool's, because the extent
- * callbacks take that one.
+ * Owns a mutex, held while an arena is begun or made. jemalloc's own locks rank before a pool's, because the
+ * extent callbacks take that one.
  */
 #ifndef GPUCAP_HEAP_H
 #define GPUCAP_HEAP_H
@@ -28,8 +28,9 @@ struct heap_source {
 /* Returns true if this build has jemalloc. */
 bool heap_exists(void);
 
-/* Creates an arena. *source must stay valid for ever: an arena is never destroyed, since threads may still
- * hold blocks of it. Returns 0 or -ENOTSUP. */
+/* Begins an arena, which jemalloc makes when its first block is asked for: that takes longer than all else
+ * that the library does for a program's first request. *source must stay valid for ever: an arena is never
+ * destroyed, since threads may still hold blocks of it. Returns 0 or -ENOTSUP. */
 int heap_open(const struct heap_source *source, unsigned *arena);
 
 /* Returns a new cache for one thread's use of one arena, or HEAP_NO_TCACHE. */
@@ -41,8 +42,9 @@ void heap_tcache_close(unsigned tcache);
 /* Returns extents without blocks to the source. */
 void heap_purge(unsigned arena);
 
-/* Allocates a block. Returns 0 if the source had no memory. In a thread's last destructors it may return host
- * memory: jemalloc has freed its data of the thread then and uses its own first arena. */
+/* Allocates a block. Returns 0 if the source had no memory, or the arena cannot be made. In a thread's last
+ * destructors it may return host memory: jemalloc has freed its data of the thread then and uses its own
+ * first arena. */
 uint64_t heap_take(unsigned arena, unsigned tcache, uint64_t bytes);
 /* Frees a block; `bytes` as passed to heap_take. */
 void heap_give(unsigned tcache, uint64_t address, uint64_t bytes);

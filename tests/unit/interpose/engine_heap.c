@@ -2,12 +2,16 @@
 #include "interpose/pool/heap.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unity.h>
 
 #define PAGE  UINT64_C(0x200000)
 #define PAGES 16
 #define HEAPS 256
+
+#define THREADS 4
+#define EXTENT  4096 /* that blocks of 512 bytes come from */
 
 static char memory[PAGES * PAGE]
     __attribute__((aligned(0x200000))); /* stands for the card's; never touched */
@@ -101,6 +105,39 @@ static void test_a_full_card_gives_no_block(void)
     heap_give(HEAP_NO_TCACHE, block, 4096);
 }
 
+static unsigned shared;
+static pthread_barrier_t start;
+
+static void *take_first(void *block)
+{
+    pthread_barrier_wait(&start);
+    *(uint64_t *)block = heap_take(shared, HEAP_NO_TCACHE, 512);
+    return NULL;
+}
+
+static void test_threads_that_ask_first_at_the_same_time_share_one_arena(void)
+{
+    pthread_t threads[THREADS];
+    uint64_t blocks[THREADS];
+
+    TEST_ASSERT_EQUAL_INT(0, heap_open(&source, &shared));
+    heap_purge(shared); /* jemalloc has not made it yet */
+    TEST_ASSERT_EQUAL_UINT64(0, fake.taken);
+    TEST_ASSERT_EQUAL_INT(0, pthread_barrier_init(&start, NULL, THREADS));
+    for (int i = 0; i < THREADS; i++)
+        TEST_ASSERT_EQUAL_INT(0, pthread_create(&threads[i], NULL, take_first, &blocks[i]));
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        TEST_ASSERT_NOT_EQUAL_UINT64(0, blocks[i]);
+    }
+    pthread_barrier_destroy(&start);
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(EXTENT, fake.taken, "all blocks fit into one extent");
+    for (int i = 0; i < THREADS; i++)
+        heap_give(HEAP_NO_TCACHE, blocks[i], 512);
+    heap_purge(shared);
+    TEST_ASSERT_EQUAL_UINT64(fake.taken, fake.given);
+}
+
 /* Runs last: then there are no more heaps. */
 static void test_there_are_no_more_heaps_than_there_is_room_for(void)
 {
@@ -110,7 +147,7 @@ static void test_there_are_no_more_heaps_than_there_is_room_for(void)
     while ((rc = heap_open(&source, &arena)) == 0 && opened < HEAPS)
         opened++;
     TEST_ASSERT_EQUAL_INT(-ENOTSUP, rc);
-    TEST_ASSERT_EQUAL_UINT_MESSAGE(HEAPS - 3, opened, "three were opened before");
+    TEST_ASSERT_EQUAL_UINT_MESSAGE(HEAPS - 4, opened, "four were opened before");
     TEST_ASSERT_EQUAL_INT(-ENOTSUP, heap_open(&source, &arena));
 }
 
@@ -120,6 +157,7 @@ int main(void)
     RUN_TEST(test_blocks_lie_in_extents_that_go_back);
     RUN_TEST(test_what_a_thread_keeps_goes_back_with_its_cache);
     RUN_TEST(test_a_full_card_gives_no_block);
+    RUN_TEST(test_threads_that_ask_first_at_the_same_time_share_one_arena);
     RUN_TEST(test_there_are_no_more_heaps_than_there_is_room_for);
     return UNITY_END();
 }
