@@ -9,6 +9,7 @@
 
 struct ranges_slab {
     struct ranges_slab *next;
+    uint64_t begun; /* nodes that have been used before; the others have never been written */
     struct range nodes[];
 };
 
@@ -16,20 +17,37 @@ struct ranges_slab {
 
 /* ---- nodes ---- */
 
+static void make_spare(struct ranges *r, struct range *node)
+{
+    node->next = r->spare;
+    r->spare = node;
+}
+
 static int add_slab(struct ranges *r)
 {
-    struct ranges_slab *slab = pages_map(SLAB_BYTES);
+    struct ranges_slab *slab = pages_map(SLAB_BYTES), *before = r->slabs;
 
     if (!slab)
         return -ENOMEM;
-    slab->next = r->slabs;
+    while (before && before->begun < SLAB_NODES)
+        make_spare(r, &before->nodes[before->begun++]);
+    slab->next = before;
     r->slabs = slab;
-    for (size_t i = SLAB_NODES; i-- > 0;) {
-        slab->nodes[i].next = r->spare;
-        r->spare = &slab->nodes[i];
-    }
     r->spares += SLAB_NODES;
     return 0;
+}
+
+/* Returns a used node, or else the next of the newest slab: a small pool touches few pages. */
+static struct range *take_spare(struct ranges *r)
+{
+    struct range *node = r->spare;
+
+    if (node)
+        r->spare = node->next;
+    else
+        node = &r->slabs->nodes[r->slabs->begun++];
+    r->spares--;
+    return node;
 }
 
 int ranges_prepare(struct ranges *r, unsigned count)
@@ -122,10 +140,8 @@ bool range_hint_is_right(const struct ranges *r, const struct range *node)
 
 struct range *range_new(struct ranges *r, uint64_t start, uint64_t bytes, enum range_state state)
 {
-    struct range *node = r->spare;
+    struct range *node = take_spare(r);
 
-    r->spare = node->next;
-    r->spares--;
     r->nodes++;
     /* Sets all but the mark: a thread may still compare its word with that of an earlier block here. */
     node->start = start;
@@ -141,8 +157,7 @@ struct range *range_new(struct ranges *r, uint64_t start, uint64_t bytes, enum r
 static void drop(struct ranges *r, struct range *node)
 {
     clear_hint(r, node);
-    node->next = r->spare;
-    r->spare = node;
+    make_spare(r, node);
     r->spares++;
     r->nodes--;
 }

@@ -47,8 +47,8 @@ struct ranges {
         hinted[RANGES_LEVELS]; /* a bit for each page with a hint; above it one for each word that is not 0 */
     bool roomy;                /* much more could be mapped; the owner sets it */
     uint64_t base, span, border; /* of the zones */
-    struct range *spare;         /* nodes not in use, linked by next */
-    uint64_t spares, nodes;
+    struct range *spare;         /* nodes that were in use, linked by next */
+    uint64_t spares, nodes;      /* spares: also those of the newest slab that were not */
     uint64_t live_bytes, free_bytes, live_count;
     struct ranges_slab *slabs;
     struct ranges *unmoved; /* the same blocks as they would lie if no chunk had ever moved; NULL: not kept */
