@@ -8,13 +8,14 @@
 
 #include "tests/unit/interpose/engine_fake.h"
 
-#define BASE   (UINT64_C(1) << 40)
-#define PAGES  32
-#define SPAN   (PAGES * RANGES_PAGE)
-#define UNITS  (SPAN / RANGES_UNIT)
-#define LIVES  4096
-#define MANY   41                          /* more than a search looks at */
-#define BORDER (UNITS / RANGES_SMALL_PART) /* of the zones, in units */
+#define BASE       (UINT64_C(1) << 40)
+#define PAGES      32
+#define SPAN       (PAGES * RANGES_PAGE)
+#define UNITS      (SPAN / RANGES_UNIT)
+#define LIVES      4096
+#define SLAB_BYTES (UINT64_C(256) << 10)
+#define MANY       41                          /* more than a search looks at */
+#define BORDER     (UNITS / RANGES_SMALL_PART) /* of the zones, in units */
 
 static struct ranges ranges;
 static unsigned char map[UNITS]; /* enum range_state of each unit */
@@ -446,10 +447,28 @@ static void test_an_aligned_block_is_aligned_without_moves_too(void)
     ranges_destroy(&unmoved);
 }
 
+/* A new slab is begun while the one before has nodes that were never used. */
+static void test_each_spare_node_lies_in_a_slab(void)
+{
+    const struct ranges_slab *const first = ranges.slabs;
+
+    while (ranges.spares > 2)
+        range_new(&ranges, BASE, RANGES_UNIT, RANGE_HOLE);
+    TEST_ASSERT_EQUAL_INT(0, ranges_prepare(&ranges, 3));
+    TEST_ASSERT_TRUE(ranges.slabs != first);
+    while (ranges.spares > 0) {
+        const struct range *node = range_new(&ranges, BASE, RANGES_UNIT, RANGE_HOLE);
+
+        TEST_ASSERT_TRUE((uintptr_t)node - (uintptr_t)first <= SLAB_BYTES - sizeof(*node) ||
+                         (uintptr_t)node - (uintptr_t)ranges.slabs <= SLAB_BYTES - sizeof(*node));
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_ranges_agree_with_a_byte_map);
+    RUN_TEST(test_each_spare_node_lies_in_a_slab);
     RUN_TEST(test_an_address_outside_belongs_to_no_range);
     RUN_TEST(test_an_address_inside_a_range_of_terabytes_is_found);
     RUN_TEST(test_a_range_that_fits_is_found_behind_many_that_do_not);
