@@ -503,16 +503,32 @@ CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemory
 
 /* ---- frees ---- */
 
+/* Takes a block out of the table. Returns false if it is not there. */
+static bool take_out(enum blocks_kind kind, uint64_t key, struct block *block)
+{
+    if (!key || !blocks_count() || !route_active() || !blocks_take(kind, key, block))
+        return false;
+    lock_disable_cancel(); /* until route_free_end: the block is in no table */
+    return true;
+}
+
 struct route_release route_free_begin(enum blocks_kind kind, uint64_t key)
 {
     struct block block;
 
-    if (key && blocks_count() && route_active() && blocks_take(kind, key, &block)) {
-        lock_disable_cancel(); /* until route_free_end: the block is in no table */
+    if (take_out(kind, key, &block))
         return (struct route_release){.known = true, .block = block};
-    }
-    return (struct route_release){.left = kind == BLOCKS_LINEAR ? drivers_pools_left_begin(key)
-                                                                : (struct drivers_pools_left){.bytes = 0}};
+    return (struct route_release){.pooled = kind == BLOCKS_LINEAR ? drivers_pools_free_begin(key)
+                                                                  : (struct drivers_pools_block){.bytes = 0}};
+}
+
+struct route_release route_free_at_once_begin(uint64_t address)
+{
+    struct block block;
+
+    if (take_out(BLOCKS_LINEAR, address, &block))
+        return (struct route_release){.known = true, .block = block};
+    return (struct route_release){.pooled = drivers_pools_free_at_once_begin(address)};
 }
 
 void route_uncharge(const struct block *block)
@@ -541,8 +557,8 @@ static void forget_block(struct block block)
 CUresult route_free_end(const struct route_release *release, CUresult result)
 {
     if (!release->known) { /* stream-ordered memory, or a graph's */
-        if (result == CUDA_SUCCESS && release->left.bytes)
-            drivers_pools_left_end(&release->left);
+        if (result == CUDA_SUCCESS && release->pooled.bytes)
+            drivers_pools_free_end(&release->pooled);
         if (result == CUDA_SUCCESS)
             lend_freed_somewhere();
         return result;

@@ -100,9 +100,11 @@ bool route_retry(struct route_attempt *attempt);
 struct route_release {
     bool known;
     struct block block;
-    struct drivers_pools_left left; /* if the block is in no table */
+    struct drivers_pools_block pooled; /* if the block is in no table */
 };
 struct route_release route_free_begin(enum blocks_kind kind, uint64_t key);
+/* The same before cuMemFree. */
+struct route_release route_free_at_once_begin(uint64_t address);
 CUresult route_free_end(const struct route_release *release, CUresult result);
 
 /* Call after the program's own cuMemMap, cuMemUnmap and cuMemRetainAllocationHandle: memory that is released

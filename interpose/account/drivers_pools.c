@@ -15,6 +15,9 @@ struct drivers_pool {
     _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */
     CUdevice ordinal;
     _Atomic uint64_t reserved; /* at the last look at its growth */
+    /* By cuMemFree: the driver gives a block's memory to the pool, but goes on counting it as used (measured,
+     * 580.159.04). */
+    _Atomic uint64_t freed_at_once;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,12 +35,9 @@ static struct left {
 static struct leaving { /* of the pool that is being destroyed, guarded by visits */
     CUdevice ordinal;
     uint64_t held, used;
+    uint64_t freed_at_once; /* as the driver counts it */
 } leaving;
 static atomic_bool any_left; /* on any card */
-
-/* The program has freed a block with cuMemFree. The driver gives its memory to the pool, but goes on counting
- * the block as used (measured, 580.159.04): what is idle is not known any more. */
-static atomic_bool freed_at_once;
 
 static struct left *left_on(CUdevice ordinal)
 {
@@ -66,16 +66,27 @@ static uint64_t reserved_by(CUmemoryPool pool)
     return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
 }
 
-static uint64_t used_in(CUmemoryPool pool)
+static CUmemoryPool handle_of(const struct drivers_pool *pool)
 {
-    return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    return atomic_load(&pool->pool);
 }
 
-static uint64_t idle_in(CUmemoryPool pool)
+/* Returns what lives in a pool, of whose blocks cuMemFree has freed so many bytes. */
+static uint64_t live_in(CUmemoryPool pool, uint64_t freed_at_once)
 {
-    const uint64_t held = reserved_by(pool); /* first: what is freed meanwhile is not idle yet */
+    return sums_minus(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), freed_at_once);
+}
 
-    return sums_minus(held, used_in(pool));
+static uint64_t held_by(const struct drivers_pool *pool)
+{
+    return reserved_by(handle_of(pool));
+}
+
+static uint64_t idle_in(const struct drivers_pool *pool)
+{
+    const uint64_t held = held_by(pool); /* first: what is freed meanwhile is not idle yet */
+
+    return sums_minus(held, live_in(handle_of(pool), atomic_load(&pool->freed_at_once)));
 }
 
 static struct drivers_pool *find(CUmemoryPool pool)
@@ -101,6 +112,7 @@ static struct drivers_pool *add(CUmemoryPool pool, CUdevice ordinal)
         return NULL;
     place->ordinal = ordinal;
     atomic_store(&place->reserved, reserved_by(pool));
+    atomic_store(&place->freed_at_once, 0);
     atomic_store_explicit(&place->pool, pool, memory_order_release);
     if (place == &pools[atomic_load(&count)])
         atomic_fetch_add(&count, 1);
@@ -197,16 +209,16 @@ void drivers_pools_look_again(CUdevice ordinal)
 
 uint64_t drivers_pools_reserved(struct drivers_pool *pool)
 {
-    return reserved_by(atomic_load(&pool->pool));
+    return held_by(pool);
 }
 
 uint64_t drivers_pools_idle(struct drivers_pool *pool)
 {
-    return idle_in(atomic_load(&pool->pool));
+    return idle_in(pool);
 }
 
 /* Calls `visit` for each pool of a card, its current one included, and adds up what it returns. */
-static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
+static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(const struct drivers_pool *pool))
 {
     uint64_t sum = 0;
 
@@ -215,10 +227,8 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(CUmemoryPool pool))
     if (current)
         drivers_pools_find(current, ordinal);
     for (int i = 0; i < atomic_load(&count); i++) {
-        CUmemoryPool pool = atomic_load(&pools[i].pool);
-
-        if (pool && pools[i].ordinal == ordinal)
-            sum += visit(pool);
+        if (handle_of(&pools[i]) && pools[i].ordinal == ordinal)
+            sum += visit(&pools[i]);
     }
     end_visit();
     return sum;
@@ -234,21 +244,15 @@ static bool trim_relaxed(CUmemoryPool pool)
     return trimmed;
 }
 
-/* Returns how much of a pool may be idle. */
-static uint64_t perhaps_idle_in(CUmemoryPool pool)
+static uint64_t trim(const struct drivers_pool *pool)
 {
-    return atomic_load(&freed_at_once) ? reserved_by(pool) : idle_in(pool);
+    return idle_in(pool) && trim_relaxed(handle_of(pool));
 }
 
-static uint64_t trim(CUmemoryPool pool)
+static uint64_t give(const struct drivers_pool *pool)
 {
-    return perhaps_idle_in(pool) && trim_relaxed(pool);
-}
-
-static uint64_t give(CUmemoryPool pool)
-{
-    const uint64_t before = reserved_by(pool), idle = perhaps_idle_in(pool);
-    const uint64_t given = trim(pool) ? sums_minus(before, reserved_by(pool)) : 0;
+    const uint64_t before = held_by(pool), idle = idle_in(pool);
+    const uint64_t given = trim(pool) ? sums_minus(before, held_by(pool)) : 0;
 
     return sums_smaller(given, idle);
 }
@@ -271,32 +275,45 @@ uint64_t drivers_pools_idle_on(CUdevice ordinal)
 uint64_t drivers_pools_held(CUdevice ordinal)
 {
     const uint64_t graphs = driver_graph_memory(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-    const uint64_t known = sum_over(ordinal, reserved_by) + graphs;
+    const uint64_t known = sum_over(ordinal, held_by) + graphs;
 
     return known + atomic_load(&left_on(ordinal)->held); /* last: a pool may be destroyed meanwhile */
 }
 
-void drivers_pools_note_free_at_once(void)
+/* Asks the driver about a block. Returns no bytes if it is of none of its pools on a card. */
+static struct drivers_pools_block block_at(CUdeviceptr address)
 {
-    if (!atomic_load_explicit(&freed_at_once, memory_order_relaxed) && atomic_load(&count) > 0)
-        atomic_store(&freed_at_once, true);
-}
-
-struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address)
-{
-    struct drivers_pools_left block = {.bytes = 0};
-    CUmemoryPool pool = NULL;
-    int ordinal = 0;
+    struct drivers_pools_block block = {.bytes = 0};
+    int ordinal = -1;
     size_t bytes = 0;
 
-    if (__builtin_expect(atomic_load_explicit(&any_left, memory_order_relaxed), 0) &&
-        driver.cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) == CUDA_SUCCESS &&
-        pool && drivers_pools_card(pool) == DRIVERS_POOLS_UNKNOWN &&
+    if (driver.cuPointerGetAttribute(&block.pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) ==
+            CUDA_SUCCESS &&
+        block.pool &&
         driver.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
             CUDA_SUCCESS &&
-        driver.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) == CUDA_SUCCESS)
-        block = (struct drivers_pools_left){ordinal, (bytes + LEFT_UNIT - 1) / LEFT_UNIT * LEFT_UNIT};
+        driver.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) == CUDA_SUCCESS &&
+        ordinal >= 0) {
+        block.ordinal = ordinal;
+        block.bytes = (bytes + LEFT_UNIT - 1) / LEFT_UNIT * LEFT_UNIT;
+    }
     return block;
+}
+
+struct drivers_pools_block drivers_pools_free_begin(CUdeviceptr address)
+{
+    if (__builtin_expect(!atomic_load_explicit(&any_left, memory_order_relaxed), 1))
+        return (struct drivers_pools_block){.bytes = 0};
+    struct drivers_pools_block block = block_at(address);
+    if (drivers_pools_card(block.pool) != DRIVERS_POOLS_UNKNOWN)
+        block.bytes = 0;
+    block.pool = NULL; /* another pool may get its handle */
+    return block;
+}
+
+struct drivers_pools_block drivers_pools_free_at_once_begin(CUdeviceptr address)
+{
+    return atomic_load(&count) > 0 ? block_at(address) : (struct drivers_pools_block){.bytes = 0};
 }
 
 /* Takes `bytes` from what blocks of destroyed pools use on a card. The caller holds the lock. */
@@ -318,12 +335,20 @@ static void note_any_left(void)
     atomic_store(&any_left, any);
 }
 
-void drivers_pools_left_end(const struct drivers_pools_left *block)
+/* Inside a visit: a pool is either in the table or among what is left, not half destroyed. */
+void drivers_pools_free_end(const struct drivers_pools_block *block)
 {
-    lock_mutex_take(&lock);
-    take_from_left(left_on(block->ordinal), block->bytes);
-    note_any_left();
-    lock_mutex_release(&lock);
+    begin_visit();
+    pthread_mutex_lock(&lock);
+    struct drivers_pool *found = block->pool ? find(block->pool) : NULL;
+    if (found) {
+        atomic_fetch_add(&found->freed_at_once, block->bytes);
+    } else {
+        take_from_left(left_on(block->ordinal), block->bytes);
+        note_any_left();
+    }
+    pthread_mutex_unlock(&lock);
+    end_visit();
 }
 
 /* Takes the pool out of the table before the driver's call: right after it another may get its handle. */
@@ -333,17 +358,21 @@ CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
     pthread_rwlock_wrlock(&visits);
     pthread_mutex_lock(&lock);
     struct drivers_pool *found = pool ? find(pool) : NULL;
-    const CUdevice ordinal = found ? found->ordinal : DRIVERS_POOLS_UNKNOWN;
-    if (found)
+    leaving = (struct leaving){.ordinal = DRIVERS_POOLS_UNKNOWN};
+    if (found) {
+        leaving.ordinal = found->ordinal;
+        leaving.freed_at_once = atomic_load(&found->freed_at_once);
         atomic_store(&found->pool, NULL);
-    pthread_mutex_unlock(&lock);
-    leaving = (struct leaving){.ordinal = ordinal, .used = ordinal >= 0 ? used_in(pool) : 0};
-    if (leaving.used) {
-        trim(pool);
-        leaving.held = reserved_by(pool);
-        leaving.used = sums_smaller(leaving.used, leaving.held);
     }
-    return ordinal;
+    pthread_mutex_unlock(&lock);
+    if (leaving.ordinal >= 0)
+        leaving.used = live_in(pool, leaving.freed_at_once);
+    if (leaving.used) {
+        if (reserved_by(pool) > leaving.used)
+            trim_relaxed(pool);
+        leaving.held = reserved_by(pool);
+    }
+    return leaving.ordinal;
 }
 
 static void end_destroy(void)
@@ -369,7 +398,9 @@ void drivers_pools_destroy_end(void)
 
 void drivers_pools_destroy_abort(CUmemoryPool pool, CUdevice ordinal)
 {
-    if (ordinal != DRIVERS_POOLS_UNKNOWN)
-        drivers_pools_find(pool, ordinal);
+    struct drivers_pool *back = ordinal != DRIVERS_POOLS_UNKNOWN ? drivers_pools_find(pool, ordinal) : NULL;
+
+    if (back)
+        atomic_fetch_add(&back->freed_at_once, leaving.freed_at_once);
     end_destroy();
 }

@@ -43,18 +43,18 @@ uint64_t drivers_pools_idle_on(CUdevice ordinal);
  * included until their blocks are freed. */
 uint64_t drivers_pools_held(CUdevice ordinal);
 
-/* Call when the program has freed with cuMemFree what may be a block of such a pool. */
-void drivers_pools_note_free_at_once(void);
-
-/* A block of a pool that was destroyed before it. */
-struct drivers_pools_left {
+/* A block of such a pool that is about to be freed. */
+struct drivers_pools_block {
+    CUmemoryPool pool; /* NULL: of a destroyed pool */
     CUdevice ordinal;
-    uint64_t bytes; /* 0: it is no such block */
+    uint64_t bytes; /* 0: there is nothing to note */
 };
-/* Looks at a block that is about to be freed. Costs one load while no destroyed pool has blocks. */
-struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address);
-/* Call after the free. */
-void drivers_pools_left_end(const struct drivers_pools_left *block);
+/* Looks at a block before a stream-ordered free. Costs one load while no destroyed pool has blocks. */
+struct drivers_pools_block drivers_pools_free_begin(CUdeviceptr address);
+/* The same before cuMemFree. Asks the driver if the program has used one of its pools. */
+struct drivers_pools_block drivers_pools_free_at_once_begin(CUdeviceptr address);
+/* Call after the free, if there are bytes. */
+void drivers_pools_free_end(const struct drivers_pools_block *block);
 
 /* Around the driver's call that destroys a pool: _begin removes it from the table and returns its card, and
  * no other thread looks at pools until _end, or until _abort puts the pool back because the driver has

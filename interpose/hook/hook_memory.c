@@ -86,12 +86,9 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 
     if (route_pool_free(address, &result))
         return result;
-    struct route_release release = route_free_begin(BLOCKS_LINEAR, address);
+    struct route_release release = route_free_at_once_begin(address);
 
-    result = SEEN_FREE(RECORDING_MALLOC, address, NULL, driver.cuMemFree_v2(address));
-    if (!release.known && result == CUDA_SUCCESS)
-        drivers_pools_note_free_at_once();
-    return route_free_end(&release, result);
+    return route_free_end(&release, SEEN_FREE(RECORDING_MALLOC, address, NULL, driver.cuMemFree_v2(address)));
 }
 
 /* In a capture a stream-ordered call takes no memory: it adds a node to a graph. */

@@ -689,6 +689,7 @@ static void pools_destroyed_behind_frees(void)
 static void kept_and_freed_at_once(void)
 {
     cuuint64_t most = UINT64_MAX;
+    CUmemGenericAllocationHandle handle;
     CUmemoryPool pool;
     CUdevice device;
 
@@ -696,13 +697,38 @@ static void kept_and_freed_at_once(void)
     MUST(0, cuDeviceGet(&device, 0));
     MUST(0, cuDeviceGetDefaultMemPool(&pool, device));
     MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &most));
-    const size_t half = told_free() / 2 / PIECE * PIECE;
+    const size_t part = told_free() / 5 * 4 / PIECE * PIECE;
     for (int i = 0; i < ROUNDS; i++) {
-        MUST(0, cuMemAllocAsync(&block, half, first));
+        MUST(0, cuMemAllocAsync(&block, part, first));
         MUST(0, cuStreamSynchronize(first));
         MUST(0, cuMemFree(block));
+        MUST(0, cuMemCreate(&handle, part, &on_card, 0));
+        MUST(0, cuMemRelease(handle));
     }
-    MUST(0, cuMemAlloc(&block, half + PIECE));
+    MUST(0, cuMemAllocAsync(&block, part, first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemAlloc(&block, part));
+}
+
+/* The pool counts what cuMemFree has given it as used, also when it is destroyed. */
+static void freed_at_once_before_their_pool_ends(void)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool;
+    CUdeviceptr small;
+
+    begin();
+    const size_t room = told_free();
+    MUST(0, cuMemPoolCreate(&pool, &properties));
+    MUST(0, cuMemAllocFromPoolAsync(&small, MIB, pool, first));
+    MUST(0, cuMemAllocFromPoolAsync(&block, UNIT, pool, first));
+    MUST(0, cuStreamSynchronize(first));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuMemPoolDestroy(pool));
+    MUST(0, cuMemFreeAsync(small, first));
+    MUST(0, cuCtxSynchronize());
+    MUST(true, told_free() >= room);
 }
 
 int main(int argc, char **argv)
@@ -734,6 +760,7 @@ int main(int argc, char **argv)
         {"handles_without_a_context", handles_without_a_context},
         {"neighbour_without_a_context", neighbour_without_a_context},
         {"kept_and_freed_at_once", kept_and_freed_at_once},
+        {"freed_at_once_before_their_pool_ends", freed_at_once_before_their_pool_ends},
         {"pools_destroyed_in_use", pools_destroyed_in_use},
         {"pools_destroyed_before_a_context_ends", pools_destroyed_before_a_context_ends},
         {"pools_destroyed_behind_frees", pools_destroyed_behind_frees},

@@ -127,6 +127,7 @@ static void test_blocks_of_destroyed_pools_count(void)
 static void test_what_a_pool_keeps_makes_room_also_if_it_counts_it_as_used(void)
 {
     every_way("kept_and_freed_at_once");
+    every_way("freed_at_once_before_their_pool_ends");
 }
 
 static void test_pools_destroyed_behind_frees_leave_the_account(void)

@@ -10,12 +10,11 @@
 #define HOOKS_FAKE_CARD 4
 
 extern struct hooks_fake {
-    CUresult refuse;    /* the answer of route_enter */
-    CUresult result;    /* the driver's */
-    int full;           /* so many calls find the card full */
-    bool pooled;        /* our pool handles the call */
-    bool captures;      /* the stream captures */
-    bool unknown_block; /* that is freed is in no table of ours */
+    CUresult refuse; /* the answer of route_enter */
+    CUresult result; /* the driver's */
+    int full;        /* so many calls find the card full */
+    bool pooled;     /* our pool handles the call */
+    bool captures;   /* the stream captures */
     bool inactive;
 } hooks_fake;
 
@@ -29,8 +28,8 @@ extern struct hooks_got {
     CUstream stream;
     CUresult left_with; /* of route_leave */
     uint64_t left_key;
-    int begins, ends;  /* of a free */
-    int frees_at_once; /* that were noted */
+    int begins, ends;   /* of a free */
+    int begins_at_once; /* of them, of cuMemFree */
     uint64_t freed;
     CUresult freed_with;
     CUdevice attempt; /* card of the last retry */

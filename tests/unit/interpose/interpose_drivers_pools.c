@@ -65,10 +65,20 @@ static CUresult CUDAAPI get_pointer_attribute(void *data, CUpointer_attribute at
 static void free_block(CUmemoryPool pool, int ordinal, size_t bytes)
 {
     freed = (struct block){pool, ordinal, bytes};
-    const struct drivers_pools_left block = drivers_pools_left_begin(4711);
+    const struct drivers_pools_block block = drivers_pools_free_begin(4711);
 
     if (block.bytes)
-        drivers_pools_left_end(&block);
+        drivers_pools_free_end(&block);
+}
+
+/* With cuMemFree: the pool goes on counting the block as used. */
+static void free_at_once(CUmemoryPool pool, int ordinal, size_t bytes)
+{
+    freed = (struct block){pool, ordinal, bytes};
+    const struct drivers_pools_block block = drivers_pools_free_at_once_begin(4711);
+
+    if (block.bytes)
+        drivers_pools_free_end(&block);
 }
 
 static int exchanges;
@@ -385,28 +395,99 @@ static void test_places_of_destroyed_pools_are_used_again(void)
     }
 }
 
-/* From then on, for good. */
-static void test_after_a_free_at_once_a_pool_is_trimmed_though_all_counts_as_used(void)
+static void test_what_is_freed_at_once_is_idle_though_the_pool_counts_it_as_used(void)
 {
-    drivers_pools_find(handle(10), 0);
-    pools[10] = (struct fake){.reserved = 64, .used = 64, .meanwhile = 40};
-    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_give(0));
-    TEST_ASSERT_EQUAL_INT(0, trims);
-    drivers_pools_note_free_at_once();
-    TEST_ASSERT_EQUAL_UINT64(40, drivers_pools_give(0));
-    TEST_ASSERT_EQUAL_INT(1, trims);
-    pools[10] = (struct fake){.used = 64};
-    drivers_pools_give(0);
-    TEST_ASSERT_EQUAL_INT(1, trims); /* it holds nothing */
+    struct drivers_pool *pool = drivers_pools_find(handle(10), 0);
+
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 64 * KIB, .meanwhile = 40 * KIB};
+    TEST_ASSERT_FALSE(drivers_pools_trim(0));
+    free_at_once(handle(11), 0, 40 * KIB); /* of a pool that is not known */
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_idle_on(0));
+    free_at_once(handle(10), 0, 40 * KIB - 511); /* takes whole units */
+    TEST_ASSERT_EQUAL_UINT64(40 * KIB, drivers_pools_idle(pool));
+    TEST_ASSERT_EQUAL_UINT64(40 * KIB, drivers_pools_idle_on(0));
+    TEST_ASSERT_EQUAL_UINT64(40 * KIB, drivers_pools_give(0));
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 104 * KIB}; /* taken again */
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_idle_on(0));
+    drivers_pools_destroy_abort(handle(10), drivers_pools_destroy_begin(handle(10)));
+    pools[10].used -= 8 * KIB;
+    TEST_ASSERT_EQUAL_UINT64(8 * KIB, drivers_pools_idle_on(0)); /* it could not be destroyed */
+    pools[10].used += 8 * KIB;
     destroy(handle(10));
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 64 * KIB};
+    drivers_pools_find(handle(10), 0);
+    TEST_ASSERT_EQUAL_UINT64_MESSAGE(0, drivers_pools_idle_on(0), "another pool has its handle");
+    destroy(handle(10));
+}
+
+static void test_what_was_freed_at_once_does_not_outlive_its_pool(void)
+{
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 80 * KIB};
+    drivers_pools_find(handle(10), 0);
+    free_at_once(handle(10), 0, 40 * KIB);
+    destroy(handle(10)); /* 40 are live, in pieces */
+    TEST_ASSERT_EQUAL_UINT64(80 * KIB, drivers_pools_held(0));
+    free_at_once(handle(10), 0, 30 * KIB);
+    TEST_ASSERT_EQUAL_UINT64(80 * KIB, drivers_pools_held(0));
+    free_block(handle(10), 0, 10 * KIB);
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(0));
-    free_block(handle(10), 0, 40);
-    TEST_ASSERT_EQUAL_INT_MESSAGE(0, asked, "nothing is left of it");
+    pools[11] = (struct fake){.reserved = 64 * KIB, .used = 40 * KIB, .busy = 64 * KIB};
+    drivers_pools_find(handle(11), 0);
+    free_at_once(handle(11), 0, 40 * KIB);
+    destroy(handle(11)); /* nothing lives in it */
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(0));
+}
+
+/* Its memory goes to a pool while another thread destroys that. */
+static void test_a_block_freed_at_once_beside_the_end_of_its_pool_leaves_with_it(void)
+{
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 64 * KIB};
+    drivers_pools_find(handle(10), 0);
+    freed = (struct block){handle(10), 0, 64 * KIB};
+    const struct drivers_pools_block block = drivers_pools_free_at_once_begin(4711);
+
+    destroy(handle(10));
+    TEST_ASSERT_EQUAL_UINT64(64 * KIB, drivers_pools_held(0));
+    drivers_pools_free_end(&block);
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(0));
+}
+
+static void test_a_block_of_a_destroyed_pool_is_not_freed_from_the_one_that_has_its_handle(void)
+{
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 64 * KIB};
+    drivers_pools_find(handle(10), 0);
+    destroy(handle(10));
+    freed = (struct block){handle(10), 0, 64 * KIB};
+    const struct drivers_pools_block block = drivers_pools_free_begin(4711);
+
+    drivers_pools_find(handle(10), 0);
+    drivers_pools_free_end(&block);
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_idle_on(0));
+    TEST_ASSERT_EQUAL_UINT64(64 * KIB, drivers_pools_held(0)); /* what the new one has */
+    destroy(handle(10));
+}
+
+static void test_a_block_of_a_pool_of_the_host_is_of_no_card(void)
+{
+    pools[10] = (struct fake){.reserved = 64 * KIB, .used = 64 * KIB};
+    drivers_pools_find(handle(10), 0);
+    destroy(handle(10));
+    freed = (struct block){handle(11), DRIVERS_POOLS_HOST, 64 * KIB};
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_free_begin(4711).bytes);
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_free_at_once_begin(4711).bytes);
+}
+
+/* Before any test has used one: the table outlives them. */
+static void test_a_free_at_once_asks_nothing_until_a_pool_was_used(void)
+{
+    free_at_once(handle(10), 0, KIB);
+    TEST_ASSERT_EQUAL_INT(0, asked);
 }
 
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_a_free_at_once_asks_nothing_until_a_pool_was_used);
     RUN_TEST(test_growth_counts_once_and_from_when_the_pool_was_first_seen);
     RUN_TEST(test_where_no_capture_is_open_the_threads_mode_is_left_alone);
     RUN_TEST(test_a_figure_that_the_driver_does_not_give_is_none);
@@ -421,6 +502,10 @@ int main(void)
     RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_entered);
     RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);
     RUN_TEST(test_places_of_destroyed_pools_are_used_again);
-    RUN_TEST(test_after_a_free_at_once_a_pool_is_trimmed_though_all_counts_as_used);
+    RUN_TEST(test_what_is_freed_at_once_is_idle_though_the_pool_counts_it_as_used);
+    RUN_TEST(test_what_was_freed_at_once_does_not_outlive_its_pool);
+    RUN_TEST(test_a_block_freed_at_once_beside_the_end_of_its_pool_leaves_with_it);
+    RUN_TEST(test_a_block_of_a_destroyed_pool_is_not_freed_from_the_one_that_has_its_handle);
+    RUN_TEST(test_a_block_of_a_pool_of_the_host_is_of_no_card);
     return UNITY_END();
 }

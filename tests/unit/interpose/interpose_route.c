@@ -307,12 +307,17 @@ uint64_t drivers_pools_idle(struct drivers_pool *pool)
     return fake.pool_idle;
 }
 
-struct drivers_pools_left drivers_pools_left_begin(CUdeviceptr address)
+struct drivers_pools_block drivers_pools_free_begin(CUdeviceptr address)
 {
-    return (struct drivers_pools_left){1, address == 0x9000 ? fake.left : 0};
+    return (struct drivers_pools_block){NULL, 1, address == 0x9000 ? fake.left : 0};
 }
 
-void drivers_pools_left_end(const struct drivers_pools_left *block)
+struct drivers_pools_block drivers_pools_free_at_once_begin(CUdeviceptr address)
+{
+    return (struct drivers_pools_block){NULL, 0, address == 0x9000 ? fake.left : 0};
+}
+
+void drivers_pools_free_end(const struct drivers_pools_block *block)
 {
     TEST_ASSERT_EQUAL_INT(0, got.freed_somewhere); /* who is told of the free finds it */
     got.left[block->ordinal] += block->bytes;
@@ -519,6 +524,25 @@ static void test_a_block_of_a_destroyed_pool_leaves_with_its_free(void)
     TEST_ASSERT_EQUAL_UINT64(0, got.left[1]);
     release(0, BLOCKS_LINEAR, 0, 0x9000, CUDA_SUCCESS);
     TEST_ASSERT_EQUAL_UINT64(PAGE, got.left[1]);
+}
+
+static void test_a_block_of_the_drivers_pools_that_is_freed_at_once_is_told_as_such(void)
+{
+    struct route_release release = route_free_at_once_begin(0x9000);
+
+    TEST_ASSERT_FALSE(release.known);
+    fake.left = PAGE;
+    release = route_free_at_once_begin(0x9000);
+    route_free_end(&release, CUDA_ERROR_INVALID_VALUE);
+    TEST_ASSERT_EQUAL_UINT64(0, got.left[0]);
+    route_free_end(&release, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(PAGE, got.left[0]);
+    take(BLOCKS_LINEAR, PAGE, 0x9000);
+    release = route_free_at_once_begin(0x9000);
+    TEST_ASSERT_TRUE_MESSAGE(release.known, "a block of our own");
+    route_free_end(&release, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(PAGE, got.left[0]);
+    TEST_ASSERT_EQUAL_UINT64(0, charged(0));
 }
 
 static void test_the_limit_is_taken_to_the_last_page_and_no_further(void)
@@ -773,5 +797,6 @@ int main(void)
     RUN_TEST(test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle);
     RUN_TEST(test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused);
     RUN_TEST(test_a_block_of_a_destroyed_pool_leaves_with_its_free);
+    RUN_TEST(test_a_block_of_the_drivers_pools_that_is_freed_at_once_is_told_as_such);
     return UNITY_END();
 }
