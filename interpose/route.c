@@ -306,12 +306,12 @@ static void settle(const struct route_ticket *ticket, bool success, uint64_t key
 
 static void settle_promise(struct route_ticket *ticket)
 {
-    const bool no_capture = capture_exclude();
-    const uint64_t growth = drivers_pools_growth(ticket->pool, no_capture);
+    ticket->excludes = capture_exclude();
+    const uint64_t growth = drivers_pools_growth(ticket->pool, ticket->excludes);
 
-    if (no_capture)
+    if (ticket->excludes)
         capture_admit();
-    ticket->promised = false;
+    ticket->promised = ticket->excludes = false;
     account_settle_promise(&ticket->device->account, ticket->bytes, growth);
 }
 
@@ -336,6 +336,8 @@ void route_abandon(struct route_ticket *ticket)
 {
     if (!ticket->device || !ticket->promised)
         return;
+    if (ticket->excludes)
+        capture_admit();
     account_touch(&ticket->device->account); /* the driver may have granted it */
     account_forget_promise(&ticket->device->account, ticket->bytes);
 }

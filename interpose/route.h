@@ -22,6 +22,7 @@ struct route_ticket {
     struct drivers_pool *pool; /* for BLOCKS_ASYNC: the driver's pool that serves it */
     uint64_t reserved;         /* bytes that pool held before the driver's call; 0 if promised */
     bool promised;             /* granted by account_promise */
+    bool excludes;             /* between capture_exclude and capture_admit; only if promised */
     struct device *beside;     /* without a limit: the card on which device_admit has admitted it, or NULL */
 };
 

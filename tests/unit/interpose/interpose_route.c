@@ -38,6 +38,7 @@ static struct fake {
     bool only;                            /* the program sees one card */
     bool captures;                        /* STREAM captures */
     bool excludes;                        /* no capture may begin */
+    bool cancelled;                       /* the thread that asks for the growth of a pool */
     bool old_driver;                      /* cannot tell a stream's card */
     CUresult stream_error;                /* CUDA_SUCCESS: it can be told */
     CUresult may_allocate;                /* the driver's answer to a request that never fits */
@@ -292,6 +293,8 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool, bool no_capture)
     (void)pool;
     TEST_ASSERT_FALSE(no_capture && !fake.excludes);
     got.cheap_looks += no_capture;
+    if (fake.cancelled)
+        pthread_exit(NULL);
     return fake.growth;
 }
 
@@ -738,6 +741,37 @@ static void test_the_driver_is_asked_in_the_cheap_way_only_where_no_capture_can_
     TEST_ASSERT_EQUAL_INT(1, got.cheap_looks);
 }
 
+static void abandon(void *ticket)
+{
+    route_abandon(ticket);
+}
+
+static void *take_and_be_cancelled(void *unused)
+{
+    struct route_ticket ticket = {0};
+
+    (void)unused;
+    pthread_cleanup_push(abandon, &ticket);
+    if (route_enter_async(&ticket, PAGE, POOL, STREAM) == CUDA_SUCCESS)
+        route_leave(&ticket, CUDA_SUCCESS, 1);
+    pthread_cleanup_pop(0);
+    return &fake; /* it was not cancelled */
+}
+
+static void test_a_thread_that_is_cancelled_while_it_looks_at_a_pool_keeps_no_capture_from_beginning(void)
+{
+    pthread_t thread;
+    void *end;
+
+    TEST_ASSERT_EQUAL_UINT64(ROOM, account_view(&cards[1].account).room);
+    fake.cancelled = true;
+    pthread_create(&thread, NULL, take_and_be_cancelled, NULL);
+    pthread_join(thread, &end);
+    TEST_ASSERT_NULL(end);
+    TEST_ASSERT_FALSE(fake.excludes);
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&cards[1].account.promised));
+}
+
 static void test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle(void)
 {
     struct route_ticket ticket;
@@ -794,6 +828,7 @@ int main(void)
     RUN_TEST(test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream);
     RUN_TEST(test_a_stream_that_is_none_is_left_to_the_driver);
     RUN_TEST(test_the_driver_is_asked_in_the_cheap_way_only_where_no_capture_can_be_open);
+    RUN_TEST(test_a_thread_that_is_cancelled_while_it_looks_at_a_pool_keeps_no_capture_from_beginning);
     RUN_TEST(test_a_pool_counts_as_it_grows_and_is_trusted_with_no_more_than_it_has_idle);
     RUN_TEST(test_without_a_card_the_driver_answers_and_an_unknown_one_is_refused);
     RUN_TEST(test_a_block_of_a_destroyed_pool_leaves_with_its_free);
