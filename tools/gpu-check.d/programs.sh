@@ -51,7 +51,7 @@ prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stac
 prog_limits , - stack_after_reset stack_beside_an_ended_context dependent_launch release_again create_again
 prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
 prog_rare $WRAPPED GPUCAP_MAX=3G handles_without_a_context pools_destroyed_in_use pools_destroyed_behind_frees
-prog_rare , - pools_destroyed_before_a_context_ends kept_and_freed_at_once
+prog_rare , - pools_destroyed_before_a_context_ends kept_and_freed_at_once freed_at_once_before_their_pool_ends
 prog_rare $WRAPPED GPUCAP_ZERO=on filled_after_a_green_context
 prog_rare $EACH_WAY GPUCAP_MAX=2G taken_in_a_green_context
 prog_rare , - mapped_then_released mapped_and_held not_mappings host_pool many_pools
