@@ -9,7 +9,6 @@
 
 #define POOLS_MAX  1024 /* a program has one or two; a request of a pool beyond these is refused */
 #define LEFT_CARDS 64
-#define LEFT_UNIT  512 /* a block of a pool takes a multiple of this */
 
 struct drivers_pool {
     _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */
@@ -285,7 +284,7 @@ static struct drivers_pools_block block_at(CUdeviceptr address)
 {
     struct drivers_pools_block block = {.bytes = 0};
     int ordinal = -1;
-    size_t bytes = 0;
+    size_t bytes = 0; /* as asked for; the pool counts them so (measured) */
 
     if (driver.cuPointerGetAttribute(&block.pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address) ==
             CUDA_SUCCESS &&
@@ -295,7 +294,7 @@ static struct drivers_pools_block block_at(CUdeviceptr address)
         driver.cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) == CUDA_SUCCESS &&
         ordinal >= 0) {
         block.ordinal = ordinal;
-        block.bytes = (bytes + LEFT_UNIT - 1) / LEFT_UNIT * LEFT_UNIT;
+        block.bytes = bytes;
     }
     return block;
 }

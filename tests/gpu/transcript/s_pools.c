@@ -155,7 +155,7 @@ static void outlives_contexts(CUdevice device)
 static void freed_beside_work(CUdevice device, CUstream stream)
 {
     CUmemoryPool pool = NULL;
-    cuuint64_t used[2] = {0, 0}, held = 0;
+    cuuint64_t before = 0, used[2] = {0, 0}, held = 0;
     struct tx_kernels k;
     struct tx_gate gate;
     CUdeviceptr p = 0;
@@ -164,9 +164,11 @@ static void freed_beside_work(CUdevice device, CUstream stream)
         return;
     CU(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
     drv.cuDeviceGetMemPool(&pool, device);
-    CU(cuMemAllocAsync, &p, 1 << 20, stream);
+    CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &before);
+    CU(cuMemAllocAsync, &p, 100000, stream);
     CU(cuStreamSynchronize, stream);
     CU(cuMemPoolGetAttribute, pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used[0]);
+    tx_say("a block of 100000 counts %llu", (unsigned long long)(used[0] - before));
     tx_rc("gate closed", tx_gate_close(&gate, &k, other));
     tx_gate_open_later(&gate, 5);
     CU(cuMemFree, p);

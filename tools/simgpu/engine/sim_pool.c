@@ -305,7 +305,7 @@ static CUresult take_block(struct CUmemPoolHandle_st *pool, struct CUstream_st *
         return result;
     }
     pool->blocks++;
-    pool->used += block->extent;
+    pool->used += size; /* not rounded (measured) */
     if (pool->used > pool->used_high)
         pool->used_high = pool->used;
     *out = block;
@@ -399,7 +399,7 @@ static CUresult free_pooled(struct sim_block *block, struct CUstream_st *stream)
     }
     sim_block_withdraw(block);
     pool->blocks--;
-    pool->used -= block->extent;
+    pool->used -= block->range.size;
     sim_block_delete(block);
     free_if_over(pool);
     return CUDA_SUCCESS;
