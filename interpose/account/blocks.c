@@ -138,6 +138,7 @@ void blocks_clear(void)
 {
     pthread_mutex_lock(&lock);
     table_close(&table, &blocks);
-    reserved = live = 0;
+    reserved = 0;
+    live = 0;
     pthread_mutex_unlock(&lock);
 }
