@@ -37,7 +37,7 @@ static atomic_int listens_end;                       /* one more than the highes
 static atomic_int working;                           /* threads that may be in the driver */
 static atomic_bool stopping;                         /* for good */
 
-/* Gives back up to `missing` bytes of a pool. Returns how much. */
+/* Gives idle memory of a pool back, at least `missing` bytes if it has that much. Returns how much. */
 static uint64_t give_back(struct pool *pool, uint64_t missing)
 {
     CUcontext before;
@@ -96,7 +96,7 @@ static void conclude(struct device *device, uint64_t given)
     ledger_publish(device->ledger, &figures);
 }
 
-/* Gives back up to `bytes` of idle memory, follows the limit and publishes figures. */
+/* Gives `bytes` of idle memory back, if there is that much, follows the limit and publishes figures. */
 static void answer(struct device *device, uint64_t bytes)
 {
     if (atomic_load(&may_lend[device->ordinal])) {

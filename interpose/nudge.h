@@ -5,7 +5,7 @@
  * own, in its main thread (Py_AddPendingCall); that calls torch.cuda.empty_cache(), if torch has been
  * imported and has started CUDA. Imports nothing, runs no text as Python, and leaves no name in the program.
  * Never during a capture, never in an interpreter that is ending. Owns one mutex, held for a few
- * instructions.
+ * instructions, and the first time while Python's functions are looked up.
  */
 #ifndef GPUCAP_NUDGE_H
 #define GPUCAP_NUDGE_H

@@ -126,7 +126,7 @@ uint64_t account_lower_lease(struct account *account);
 uint64_t account_settle_lease(struct account *account);
 
 /* Waits at most timeout_ms until the job's budget has room for `need` beside the reserve, and leases it for
- * this process until account_end_wait. Returns 0, or -errno as ledger_wait does. */
+ * this process until account_end_wait. Returns 0, or -errno as ledger_wait_for does. */
 int account_wait_for_budget(struct account *account, uint64_t need, uint64_t timeout_ms);
 void account_end_wait(struct account *account, uint64_t need);
 

@@ -1,4 +1,4 @@
-/* resolve: see resolve.h. Owns no lock; its table of addresses is filled once by driver_bind's caller.
+/* resolve: see resolve.h.
  *
  * Called before constructors, by sanitizers among others, with names that are not ours: until a name matches,
  * this must not allocate, lock or call another library.

@@ -39,7 +39,7 @@ void pool_unmap_dead(struct pool *pool, uint64_t reached);
 bool pool_unmap_dead_of(struct pool *pool, uint64_t start, uint64_t reached);
 
 /* Unmaps dead places when there are many, and releases chunks that could not be released. Called by the
- * helper thread. */
+ * library's own threads (decay.c, lend.c). */
 void pool_sweep(struct pool *pool);
 
 /* Unmaps all dead places, even if their work is not done, and frees the list. */

@@ -32,7 +32,7 @@ static struct ledger_entry read_entry(const struct ledger *ledger, int slot)
 
 /* ---- questions ---- */
 
-/* A neighbour that holds `held` bytes and listens; the answer comes from obey_question. */
+/* A neighbour that holds `held` bytes and answers one question (ORDER_LISTEN). */
 static struct member start_listening(uint64_t held)
 {
     const struct member member = member_start(JOB, 0);
@@ -559,7 +559,7 @@ static void test_threads_of_a_process_wait_in_turn(void)
         pthread_create(&threads[i], NULL, wait_for_memory, &waiting[i]);
     }
     for (int i = 0; started < 4 || i < 1000; i++)
-        sched_yield(); /* all of them are in ledger_wait now, or close to it */
+        sched_yield(); /* all of them are in ledger_wait_for now, or close to it */
     for (uint64_t left = 900; left >= 600; left -= 100) {
         await_waiting(holder, ledger->slot);
         ledger_settle(holder, left);

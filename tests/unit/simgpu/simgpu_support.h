@@ -1,7 +1,6 @@
 /* simgpu_support: what the tests of the simulated driver share.
  *
- * Each test program has a simulated machine of its own. SIM_MAIN_SETUP gives setUp and tearDown for tests
- * that want a current primary context and must leave nothing behind.
+ * Each test program has a simulated machine of its own.
  */
 #ifndef TESTS_UNIT_SIMGPU_SUPPORT_H
 #define TESTS_UNIT_SIMGPU_SUPPORT_H
