@@ -3,9 +3,11 @@
  * result needs of a row is contiguous) and the filters, packed so that the inner kernel runs along channels.
  * The gradient of a strided convolution is stride * stride such passes, one for each remainder of the
  * position, each with the filter taps that contribute to it, so that nothing is multiplied by the zeros that
- * the stride would insert. forward:       y[n][oh][ow][k] = sum over r, s, c of x * w backward_data:
- * dx[n][h][w][c] = sum over r, s, k of dy * w Threads share the rows of results. The gradient of the filters
- * is conv_filter.c, the CUDA side conv.cu. */
+ * the stride would insert.
+ * - forward: y[n][oh][ow][k] = sum over r, s, c of x * w
+ * - backward_data: dx[n][h][w][c] = sum over r, s, k of dy * w
+ *
+ * Threads share the rows of results. The gradient of the filters is conv_filter.c, the CUDA side conv.cu. */
 #include "kernels/conv_pass.h"
 
 #include <stdio.h>

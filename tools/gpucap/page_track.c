@@ -1,13 +1,14 @@
 /* page_track: one process on one device, as the page reads it.
  *
  * Two elements: a JSON object with names, marks and sizes of columns, and the columns one behind another, in
- * base64. Numbers in columns are of variable length (page_bytes.h):
- *   times    per step: nanoseconds since the step before
- *   codes    per step: 0 a new block, 1 held, 2 context, 3 unnamed, 4 limit, 5 idle in the driver's pools;
- * from FIRST_FREE on a release: of the block that came so many blocks before the newest figures  per step
- * with code 1 to 5: bytes; a limit is one more than it is, 0 means none sizes    per block: bytes places per
- * block: signed difference to the address of the block before, shifted by `shift` metas    per block: index
- * into `metas`, a list of [owner, tag, kind, stack, thread, stream]
+ * base64. Numbers in columns are of variable length (page_bytes.h). The columns:
+ * - times: for each step, nanoseconds since the step before
+ * - codes: for each step, 0 a new block, 1 held, 2 context, 3 unnamed, 4 limit, 5 idle in the driver's pools;
+ *   FIRST_FREE + n: the release of the block that came n blocks before the newest one
+ * - figures: for each step with a code of 1 to 5, bytes; for a limit one more, because 0 means none
+ * - sizes: for each block, bytes
+ * - places: for each block, the signed difference to the address of the block before, shifted by `shift`
+ * - metas: for each block, its index in `metas`, a list of [owner, tag, kind, stack, thread, stream]
  */
 #include "tools/gpucap/page.h"
 
