@@ -295,7 +295,7 @@ static unsigned patience_ms(uint64_t bytes)
     return ASK_MS + (unsigned)(sums_smaller(bytes, UINT64_C(1) << 40) >> 30) * ASK_MS_PER_GIB;
 }
 
-/* Returns what this process uses on the card without what it could give back; `surely`: without what it
+/* Returns what this process uses on the card, minus what it could give back; `surely`: minus only what it
  * certainly can. What it has freed since the last measurement does not count, or a request that fits would be
  * refused. */
 static uint64_t live_bytes(struct device *device, bool surely)
@@ -307,8 +307,8 @@ static uint64_t live_bytes(struct device *device, bool surely)
 }
 
 /* Returns true if the job's budget could hold `need` if all its processes gave back what they have idle;
- * after some turns in vain, what they certainly can, once its work is done. Right after they were asked:
- * their figures are fresh. */
+ * after some turns in vain, if they gave back what they certainly can. Call right after they were asked,
+ * while their figures are fresh. */
 static bool job_can_hold(const struct loan *loan)
 {
     struct device *device = loan->device;

@@ -1,8 +1,8 @@
 /* route: decides whether a call is counted, passed on or refused, and rolls back when the driver refuses.
  *
  * A hook that takes memory is: route_enter, the driver's own call, route_leave. cuMemAlloc and cuMemFree go
- * to the pool first (route_pool.c). What the driver takes for itself is asked for by route_grow_begin and its
- * kin (route_grow.c). Owns no lock.
+ * to the pool first (route_pool.c). The functions route_grow_* ask for what the driver takes for itself
+ * (route_grow.c). Owns no lock.
  */
 #ifndef GPUCAP_ROUTE_H
 #define GPUCAP_ROUTE_H

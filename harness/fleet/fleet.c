@@ -149,7 +149,7 @@ int main(int argc, char **argv)
         fputs("fleet: signals cannot be read here\n", stderr);
         status = 1;
     } else {
-        signal(SIGPIPE, SIG_IGN); /* who reads our lines may go away: the members stay */
+        signal(SIGPIPE, SIG_IGN); /* if the reader of our output ends, the members go on */
         status = prepare_place(&plan);
         if (!status) {
             warn_of_caps(&plan);

@@ -94,11 +94,11 @@ bool ledger_shares(const struct ledger *ledger);
 uint64_t ledger_lease(const struct ledger *ledger);
 uint64_t ledger_room(const struct ledger *ledger);
 uint64_t ledger_max(const struct ledger *ledger);
-/* Returns what the job's other living processes use without what they can give back, as they last said;
- * `surely`: without what they certainly can. One that still owes an answer counts as 0, because all of it may
- * be idle, and after two seconds with its whole lease. */
+/* Returns what the job's other living processes use, minus what they can give back, as they last said;
+ * `surely`: minus only what they certainly can. A process that owes an answer counts as 0, because all that
+ * it uses may be idle; after LEDGER_SLOW_MS it counts with its whole lease. */
 uint64_t ledger_live_of_others(const struct ledger *ledger, bool surely);
-/* Returns true if one of them owes an answer, and not for that long. */
+/* Returns true if one of them has owed an answer for less than that time. */
 bool ledger_is_owed(const struct ledger *ledger);
 /* Returns what the job's other living processes use, idle memory included, as they last said: leases that
  * they do not use are not in it. */

@@ -95,8 +95,9 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     return WAITING(context, driver.cuCtxSynchronize_v2(context));
 }
 
-/* Returns true if a detach has ended the context. It ends one that has no other attachment, and pops it from
- * the thread's stack; any other stays current (measured). So does one that was on the stack twice. */
+/* Returns true if a detach has ended the context. A detach ends a context that has no other attachment, and
+ * pops it from the thread's stack. A context that it does not end stays current (measured), but so does one
+ * that it ends and that was on the stack twice. */
 static bool is_gone(CUcontext context)
 {
     CUcontext now = NULL;

@@ -135,8 +135,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return route_free_end(&release, SEEN_FREE(RECORDING_VMM, handle, NULL, driver.cuMemRelease(handle)));
 }
 
-/* Notes where a pool's memory is, whatever stream asks for it. Managed memory counts wherever it is, as that
- * of cuMemAllocManaged does: without a card of its own, on the card of the stream. */
+/* Notes on which card a pool's memory is, or that it is on the host. A pool of managed memory without a card
+ * is not noted: it counts on the card of the stream. */
 static CUresult seen_pool(CUresult result, const CUmemoryPool *pool, const CUmemLocation *location,
                           CUmemAllocationType type)
 {

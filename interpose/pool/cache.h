@@ -107,9 +107,9 @@ void cache_put(struct pool *pool, struct range *range, uint64_t epoch);
 /* Takes cached blocks of at least `least` bytes back into the free ranges. Returns true if there were any. */
 bool cache_empty(struct pool *pool, uint64_t least);
 
-/* Takes the cached blocks of the large zone back, and has the calling thread free the one that it took from
- * its cache to the pool. Call when other large blocks come or go: a block that stayed cached would be taken
- * again at its old place, which may no longer be the best fit. */
+/* Takes the cached blocks of the large zone back. A large block that the calling thread took from its cache
+ * goes to the pool when it is freed. Call when other large blocks come or go: a block that stayed cached
+ * would be taken again at its old place, which may no longer be the best fit. */
 void cache_return_large(struct pool *pool);
 
 /* Takes back the calling thread's cached blocks of the small zone that are not of the heap. Call before

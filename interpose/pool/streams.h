@@ -72,9 +72,9 @@ bool streams_in_order(void);
 
 /* Call when a block of `context`, which is not a green one, is freed before its work is known to be done. */
 void streams_note_early_free(CUcontext context);
-/* Call before a context may end, and if it did not. The first call returns after the threads that waited in
- * it have finished. In between none waits in it: work on other streams waits for the second call instead, or
- * for the end, half a second at most. */
+/* Call _begin before a context may end, and _abort if it did not. _begin returns after the threads that
+ * waited in the context have finished. From then on none waits in it: work on other streams waits for _abort
+ * or the end instead, half a second at most. */
 void streams_context_end_begin(CUcontext context);
 void streams_context_end_abort(CUcontext context);
 /* Call when a context has ended: nothing in it is waited for any more. */

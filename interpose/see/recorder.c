@@ -26,8 +26,8 @@
 #define STOP_TURNS 20   /* that recorder_stop waits */
 #define SYNC_TURNS 10
 #define CARDS      64
-#define RELEASED   64 /* the last releases, in case that the driver refuses one */
-#define MEASURES   3  /* while the figure changes under them */
+#define RELEASED   64 /* the last releases, in case the driver refuses one */
+#define MEASURES   3  /* at most, while events change the figure meanwhile */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -36,7 +36,7 @@ static bool running;           /* the thread exists */
 static bool stopping;          /* it is to end */
 static uint64_t asked, served; /* numbers of the requests of recorder_sync */
 static char path[RECORDING_WRITE_PATH];
-static char why[RECORDING_WRITE_WHY]; /* the last recorder_start failed */
+static char why[RECORDING_WRITE_WHY]; /* why the last recorder_start failed */
 
 /* The thread's own. */
 static struct recording_write file = {.fd = -1};
@@ -344,8 +344,8 @@ static void add_used(const struct sampled *sampled)
     write_event(&used);
 }
 
-/* Asks for the driver's figure. Memory that came while it was asked, or that no event was read of before,
- * would pass for the contexts' own: then asks again. */
+/* Asks for the driver's figure. Asks again if there were events meanwhile: their memory would count as the
+ * contexts' own. */
 static void measure(void)
 {
     uint64_t before;
@@ -361,8 +361,8 @@ static void measure(void)
         add_used(&samples[i]);
 }
 
-/* Measures if there were events and it is time to, or `now_please`. The first time, `begins`, also without
- * events: the process may have contexts already. */
+/* Measures if there were events since the last time, at most once per RECORDER_SAMPLE_MS unless `now_please`.
+ * With `begins`, measures also without events: the process may have contexts already. */
 static void take_sample(bool now_please, bool begins)
 {
     const uint64_t now = recording_write_system.now();

@@ -11,7 +11,7 @@
 
 /* ---- the words of the moment ---- */
 
-/* bash expands the words that it is given: a name that is more than a name is left out. */
+/* Returns false for a name with special characters, which bash would expand: it is left out. */
 static bool is_plain(const char *name)
 {
     for (const char *c = name; *c; c++) {

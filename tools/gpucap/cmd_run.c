@@ -277,7 +277,8 @@ static int use_job(const struct run *run)
     return set_variable(OPTIONS_GROUP, name);
 }
 
-/* The loader passes over what it cannot load with a line on stderr, and loads any other library gladly. */
+/* Refuses a library that is not ours. The loader would only print a line for one that it cannot load, and
+ * load any other. */
 static int check_library(const char *library)
 {
     struct elfscan scan;
@@ -387,7 +388,7 @@ static int not_started(const char *name, int error)
 int cmd_run(const struct arguments *arguments)
 {
     const char *outer_max = getenv(options_table[OPTIONS_MAX].variable), *outer = job_here();
-    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL, /* setenv may end the others */
+    struct run run = {.outer_max = outer_max ? strdup(outer_max) : NULL, /* setenv may free the originals */
                       .outer = outer ? strdup(outer) : NULL};
     int status = parse_words(&run, arguments->count, arguments->operands);
     if (status)

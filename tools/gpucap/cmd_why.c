@@ -190,7 +190,7 @@ static void print_card_holders(const struct ledgers_card *card, const struct led
     free(holders);
 }
 
-/* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
+/* Prints the reserve, without which limit, use and rest do not add up. */
 static void print_reserve(const struct ledger_refusal *refusal)
 {
     const uint64_t counted = sums_add(why_limits_in_use(refusal), refusal->fits);

@@ -1,9 +1,9 @@
 /* export_pytorch: what torch.cuda.memory._snapshot() gives, as a pickle. See export.h; what lies where is
  * snapshot.h's.
  *
- * Colours follow categories, here tags or owners; the viewer stumbles if no event has the category "unknown",
- * so one has. Where it has no frames it blames settings of PyTorch's; so each block without a call stack has
- * one frame that says whose it is. */
+ * Colours follow categories, here tags or owners. The viewer fails if no event has the category "unknown", so
+ * one has. For a block without frames it shows advice about PyTorch's settings, so each block without a call
+ * stack has one frame that names its owner. */
 #include "tools/gpucap/export.h"
 #include "tools/gpucap/pickle_write.h"
 #include "tools/gpucap/recording_frames.h"

@@ -25,7 +25,7 @@ static uint64_t take_place(struct builder *builder, uint64_t bytes)
     const uint64_t place = builder->next;
 
     builder->next += (bytes / SNAPSHOT_GAP + 3) * SNAPSHOT_GAP;
-    if (builder->next >= RECORDING_BYTES_MAX - RECORDING_BYTES_MAX / 8) /* a recording of nonsense */
+    if (builder->next >= RECORDING_BYTES_MAX - RECORDING_BYTES_MAX / 8) /* an invalid recording */
         builder->next = HANDLES_AT;
     return place;
 }

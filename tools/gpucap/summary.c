@@ -28,8 +28,8 @@ static sigset_t awaited(void)
     return set;
 }
 
-/* Waits for the end of the program, passes signals on to it, and takes the ends of orphans: in a container
- * they are ours. Returns false if its end cannot be known. */
+/* Waits for the end of the program, passes signals on to it, and reaps orphans, which it inherits as the
+ * first process of a container. Returns false if it cannot learn how the program ended. */
 static bool await(pid_t pid, const sigset_t *signals, int *end)
 {
     siginfo_t info;
@@ -89,7 +89,7 @@ static void print_summary(const char *job, const char *driver)
 
 bool summary_watch(const char *job, const char *driver, int *status)
 {
-    void (*on_child)(int) = signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ends */
+    void (*on_child)(int) = signal(SIGCHLD, SIG_DFL); /* if it is ignored, waitpid finds no status */
     const sigset_t signals = awaited();
     sigset_t before;
     int end;
@@ -99,7 +99,7 @@ bool summary_watch(const char *job, const char *driver, int *status)
     if (pid == 0) {
         signal(SIGCHLD, on_child);
         sigprocmask(SIG_SETMASK, &before, NULL);
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* who kills gpucap means the program */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the program ends if gpucap is killed */
         return false;
     }
     const bool known = pid > 0 && await(pid, &signals, &end);

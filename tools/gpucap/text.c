@@ -73,7 +73,7 @@ static const struct cli_option *run_options(void)
     return command->options;
 }
 
-/* The options of run: those of the library, which have three more places, and its own. */
+/* Prints the options of run: the library's, which variables and files can set too, and its own. */
 static void help_run(const struct cli_command *command)
 {
     puts("\noptions, also as variables and as 'name = value' lines in configuration files:");

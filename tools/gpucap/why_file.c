@@ -359,7 +359,7 @@ static void print_neighbours(const struct refusal *refusal)
         puts("  neighbours   none: the job's others had nothing");
 }
 
-/* What no request gets. Without it, what was left would be a riddle beside the limit and what was in use. */
+/* Prints the reserve, without which limit, use and rest do not add up. */
 static void print_reserve(const struct refusal *refusal)
 {
     const bool is_job = refusal->event->limit == RECORDING_LIMIT_JOB && refusal->others != WHY_APART_UNKNOWN;

@@ -39,7 +39,7 @@ uint64_t why_limits_other(const struct ledgers_process *process, const struct le
 }
 
 /* Returns by how much that other limit is too low for the request; 0: it is not. Idle memory and the reserve
- * count as against the limit that refused; where that left nothing, all of the reserve is missing. */
+ * count as they did for the limit that refused; if that left nothing, all of the reserve is missing. */
 static uint64_t other_missing(const struct ledgers_process *process, const struct ledger_refusal *refusal)
 {
     const uint64_t other = why_limits_other(process, refusal);
@@ -74,8 +74,8 @@ uint64_t why_limits_idle_of_others(const struct ledgers_card *card, const struct
     return idle;
 }
 
-/* The job's others are asked for their idle memory only if the process's own limit allows the request: where
- * that one is too low, they still have what they would give back. */
+/* The library asks the job's other processes for idle memory only if the process's own limit allows the
+ * request. If that limit was too low, their idle memory still counts as available. */
 struct why_lacks why_limits_find_lacks(const struct ledgers_card *card, const struct ledgers_process *process,
                                        const struct ledger_refusal *refusal)
 {
