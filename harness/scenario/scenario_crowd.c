@@ -50,8 +50,8 @@ struct crowd {
     uint64_t all_from[WAYS]; /* smallest rung from which on all train; 0: none */
 };
 
-/* The card on which a share each is comfortable: the context, what gpucap leaves to the driver, and the arena
- * with a third to spare. Below and above it the other rungs. */
+/* Chooses the cards: the whole one, and cards that have for each process half more than a training holds, an
+ * eighth more, and three quarters of it. */
 static bool choose_rungs(struct scenario *scenario, struct crowd *crowd)
 {
     const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
@@ -176,7 +176,7 @@ int scenario_all_from(const struct scenario_total *totals, const bool *done, uns
 
     for (unsigned card = 0; card < cards; card++) {
         if (done[card] && totals[card].trained < totals[card].count)
-            break; /* what trains on a smaller one was lucky there */
+            break; /* that all train on a smaller one was chance */
         from = done[card] ? (int)card : from;
     }
     return from;
@@ -289,8 +289,8 @@ static void judge(struct scenario *scenario, const struct crowd *crowd)
             useless);
 }
 
-/* Arenas on a card on which all train under gpucap and not natively, the comfortable one if possible:
- * natively, and as one job with `each`. */
+/* Records arenas on the second card, or the only one, if all train there under gpucap: natively, and as one
+ * job with `each`. */
 static void record(struct scenario *scenario, const struct crowd *crowd)
 {
     const char *const arguments[] = {scenario_steps(scenario), "--alloc=arena", NULL};

@@ -1,11 +1,14 @@
-/* scenario_ladder: runs several ways of one training on a ladder of card sizes. See scenario_ladder.h. The
- * whole card comes first and says what each way holds. Then the smallest card is searched on which the first
- * way under gpucap trains: it is the lowest rung; the others lie between it and the most that a way holds. A
- * way goes down the ladder until it fails, and its smallest card is searched between that rung and the one
- * above; a card with less than the context and what is live at once is known to fail. At last, where a native
- * way needs no larger card than gpucap, both run again in turns, since one time says little.
- * With a limit of time each way bisects a ladder of more rungs, all ways one try after the other, so that
- * each is known as well as the others when time is over; the result says so. */
+/* scenario_ladder: runs several ways of one training on a ladder of card sizes. See scenario_ladder.h.
+ *
+ * 1. All ways run on the whole card, which shows what each holds.
+ * 2. A search finds the smallest card on which the first way under gpucap trains: the lowest rung. The others
+ *    lie between it and the most that a way holds.
+ * 3. Each way goes down the ladder until it fails; a search between that rung and the one above finds its
+ *    smallest card. A card with less than the context and what is live at once fails without a try.
+ * 4. If a native way needs no larger card than gpucap, both run again in turns, because one time says little.
+ *
+ * With a limit of time each way bisects a ladder of more rungs. The ways take turns, one try each, so that
+ * all are equally well known when time is over; the result says so. */
 #include "harness/scenario/scenario_ladder.h"
 
 #include <math.h>
@@ -111,8 +114,8 @@ static int best_of(const struct ladder_figures *figures, unsigned count, bool ca
     return best;
 }
 
-/* A native way has the benefit of the doubt where the search did not come to its end, unless it failed on the
- * card on which gpucap trains. */
+/* If the search for a native way's smallest card did not end, the way counts as small, unless it failed on
+ * the card on which gpucap trains. */
 static bool is_small(const struct ladder_figures *native, const struct ladder_figures *ours, uint64_t grain)
 {
     const bool doubt = ladder_open(native, grain) && native->fails < ours->smallest;
@@ -257,7 +260,7 @@ static bool begin(struct climb *climb)
         climb->figures[i].peak = scenario_held(scenario, &outcome);
         const uint64_t live = scenario->card.context + outcome.peak_bytes;
         climb->least = live < climb->least ? live : climb->least;
-        /* An arena holds what it finds, so that its peak is no need. */
+        /* An arena takes all that it finds: its peak does not show what it needs. */
         if (climb->figures[i].peak >= scenario->card.whole / 2)
             continue;
         climb->high = climb->figures[i].peak > climb->high ? climb->figures[i].peak : climb->high;
@@ -396,8 +399,8 @@ static bool bisect(struct climb *climb)
     return true;
 }
 
-/* Searches the smallest cards, one try of each way at a time, gpucap's first: where time ends, a native way
- * has the benefit of the doubt (is_small). Returns false if a signal asked to stop. */
+/* Searches the smallest cards, one try of each way at a time, gpucap's first: if time ends, a native way
+ * counts as small (is_small). Returns false if a signal asked to stop. */
 static bool narrow(struct climb *climb)
 {
     const uint64_t least = (climb->least - 1) / climb->grain * climb->grain;
