@@ -84,7 +84,8 @@ bool device_check_rules(void);
 /* Changes the limit, within the administrator's. Returns false if that is not possible. */
 bool device_set_limit(struct device *device, uint64_t bytes);
 
-/* Returns true if the job's max, less what its other processes use, is at most the process's own limit. */
+/* Returns true if the job's max, minus what its other processes have leased, is at most the process's own
+ * limit. */
 bool device_job_binds(const struct device *device);
 /* Returns whose limit applies. */
 enum recording_limit device_limit_kind(const struct device *device);

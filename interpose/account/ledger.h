@@ -217,9 +217,9 @@ uint64_t ledger_managed(const struct ledger *ledger);
 /* Waits in the queue of the card, until `until` (clock_ms) at most, until this process is first and look()
  * returns 0 for its bytes: the request fits now. One that is first and does not take what fits is passed
  * over, as in ledger_wait_for. look() returns -EAGAIN if programs outside the ledger may free enough,
- * -EBUSY if only processes of the ledger can, -ENOMEM if none can. It is called without a lock, every 100 ms
- * and when a process has given memory back. *ticket is 0 at first; a second wait for the same request keeps
- * its place. Returns 0, -ETIMEDOUT, -ENOMEM, or -EDEADLK if all processes that hold memory would be
+ * -EBUSY if only processes of the ledger can, -ENOMEM if none can. It is called without the lock word, every
+ * 100 ms and when a process has given memory back. *ticket is 0 at first; a second wait for the same request
+ * keeps its place. Returns 0, -ETIMEDOUT, -ENOMEM, or -EDEADLK if all processes that hold memory would be
  * waiting. */
 int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, uint64_t until,
                      int (*look)(void *argument, uint64_t bytes), void *argument);
