@@ -123,7 +123,7 @@ static void list_devices(struct doctor_report *report, const struct probe *probe
     }
 }
 
-/* Whether the daemon that wrote this pid file still runs. */
+/* Returns the process id of the MPS daemon if the one that wrote the pid file still runs, else 0. */
 static long mps_daemon(const char *folder)
 {
     char path[PATH_MAX];
@@ -282,7 +282,7 @@ static void list_limits(const struct options *options, const char *source, const
     }
 }
 
-/* Those that are not the defaults. */
+/* Lists the settings that differ from the defaults. */
 static void list_settings(const struct options *options, const struct options_places *places)
 {
     int count = 0;

@@ -55,7 +55,7 @@ uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *ent
     return kept;
 }
 
-/* True if the process before, in the order of jobs, is of the same one. */
+/* Returns true if the process before belongs to the same job. */
 static bool follows_own_job(const struct ledgers_card *card, int row)
 {
     return row > 0 && same_job(&card->processes[row].entry, &card->processes[row - 1].entry);
@@ -74,7 +74,7 @@ uint64_t ps_kept_for_others(const struct ledgers_card *card, const struct ledger
     return kept;
 }
 
-/* True if a process of this job has a limit of its own, so that the table does not show the job's. */
+/* Returns true if a process of this job has a limit of its own: then the table does not show the job's. */
 static bool hides_max(const struct ledgers_card *card, const struct ledger_entry *entry)
 {
     for (int i = 0; i < card->count; i++) {

@@ -92,7 +92,7 @@ struct run {
     char **program;                /* argv of the program */
 };
 
-/* One "--name=value" or "--name value". Sets *used to the number of arguments taken. */
+/* Takes one "--name=value" or "--name value". Sets *used to the number of arguments taken. */
 static int parse_option(struct run *run, char **argv, int *used)
 {
     const char *name = argv[0] + 2;
@@ -170,7 +170,7 @@ static int parse_words(struct run *run, int argc, char **argv)
     return 0;
 }
 
-/* The library will read the same places; what it would refuse is refused here, before the program starts. */
+/* Reads the settings as the library will, and refuses what it would refuse, before the program starts. */
 static int check_settings(struct run *run)
 {
     struct options options;
@@ -201,7 +201,7 @@ static const char *job_here(void)
     return group && *group && strcmp(group, "none") != 0 ? group : NULL;
 }
 
-/* Inside a job --max is a limit for each process; the job keeps its own. */
+/* Inside a job: makes --max the limit of each process, because the job keeps its own max. */
 static int limit_each(const struct run *run)
 {
     const int status = run->max ? set_variable(OPTIONS_EACH, getenv(options_table[OPTIONS_MAX].variable)) : 0;
@@ -244,7 +244,7 @@ static void forget_in(const char *uuid, void *argument)
     ledger_close(ledger);
 }
 
-/* A group whose processes have all ended begins anew: with this run's max and totals. */
+/* Forgets a group's old max and totals if all its processes have ended. */
 static void begin_group(const struct run *run)
 {
     struct group group = {.name = job_here(), .run = run};
@@ -259,7 +259,7 @@ static void begin_group(const struct run *run)
         ledger_each_card(group.folder, forget_in, &group);
 }
 
-/* All that the program starts is one job, whose processes share max. */
+/* Names the job of all processes that the program starts; they share max. */
 static int use_job(const struct run *run)
 {
     char name[OPTIONS_NAME_MAX];

@@ -10,7 +10,7 @@
 
 #define NAMES_MAX 64 /* of jobs that a mistyped name is compared with */
 
-/* The job that a name without processes was meant to be, or NULL. */
+/* Returns the existing job whose name is nearest to a name without processes, or NULL. */
 static const char *meant(const struct ledgers *ledgers, const char *name)
 {
     const char *names[NAMES_MAX];

@@ -306,8 +306,8 @@ static void print_bound(const struct timeline *timeline)
            recording_time(timeline->steps[timeline->live_peak - 1].time_ns, at));
 }
 
-/* The pool's need from a replay, which has no requests that were refused; what contexts need, and the
- * library's reserve, come on top. */
+/* Prints the smallest limit: what the pool needs in a replay without the refused requests, plus the contexts
+ * and the library's reserve. */
 static void print_fit(const char *path, const struct timeline *timeline, bool refused)
 {
     const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
@@ -334,7 +334,7 @@ static void print_fit(const char *path, const struct timeline *timeline, bool re
     recording_print_holders("", parts, sizeof(parts) / sizeof(*parts));
 }
 
-/* A replay is of the first device. */
+/* Returns the first device of a recording, the only one that a replay uses. */
 static const struct recording_track *first_of(const struct recording_set *set, int file)
 {
     const struct recording_track *track = set->tracks;
@@ -344,7 +344,6 @@ static const struct recording_track *first_of(const struct recording_set *set, i
     return track;
 }
 
-/* Which process it was, where, and how much was recorded. */
 static void print_process(const struct recording_set *set, const struct recording_track *track)
 {
     const struct recording *recording = &set->recordings[track->file];

@@ -79,7 +79,7 @@ struct picture {
     uint64_t most; /* what the top of it means */
 };
 
-/* Which group is at this height of a column: COLUMNS_GROUPS: idle; -1: nothing. */
+/* Returns the group at this height of a column; COLUMNS_GROUPS: idle; -1: nothing. */
 static int group_at(const struct columns_column *column, uint64_t bytes)
 {
     uint64_t sum = 0;
@@ -99,7 +99,6 @@ static bool limit_is_here(const struct picture *picture, const struct columns_co
     return (int)((double)column->limit / (double)picture->most * picture->height) == row;
 }
 
-/* The character of a cell that has only one group. */
 static const char *plain_cell(const struct picture *picture, int group)
 {
     static char letter[2];
@@ -114,7 +113,8 @@ static const char *plain_cell(const struct picture *picture, int group)
     return letter;
 }
 
-/* With colour a cell shows two groups: eighths of the lower one's colour on the upper one's. */
+/* Prints a row with colour, where a cell shows two groups: eighths of the lower one's colour on the upper
+ * one's. */
 static void print_colours(const struct picture *picture, const struct columns_column *column, int row)
 {
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -172,7 +172,7 @@ static void print_marks(const struct picture *picture)
     putchar('\n');
 }
 
-/* The size that a row is labelled with, if a round one falls into it. */
+/* Writes the label of a row. Returns false if no round size falls into it. */
 static bool label_of(const struct picture *picture, int row, char text[RECORDING_TIME])
 {
     const uint64_t step = recording_step(picture->most, LABELS);

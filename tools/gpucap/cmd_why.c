@@ -36,20 +36,20 @@ static uint64_t ago_ms(uint64_t at)
     return sums_minus(clock_boot_ns(), at) / 1000000U;
 }
 
-/* True if the card could not serve the request now, whatever the limit. */
+/* Returns true if the card could not serve the request now, whatever the limit. */
 static bool is_short_now(const struct ledgers_card *card, const struct ledger_refusal *refusal)
 {
     return card->facts.known && card->facts.free < refusal->asked && refusal->asked <= card->facts.total;
 }
 
-/* What the process had: then, or, if it has no limit, now. */
+/* Returns what the process used at the refusal, or, if it has no limit, uses now. */
 static uint64_t own_use(const struct ledgers_process *process, const struct ledger_refusal *refusal)
 {
     return refusal->limit == LEDGER_UNLIMITED ? process->entry.used : refusal->used;
 }
 
-/* True if the card has less than the process had in use and asked for: no limit and no other program matters.
- */
+/* Returns true if the card is smaller than what the process had live and asked for: then neither a limit nor
+ * another program is the reason. */
 static bool is_too_small(const struct ledgers_card *card, const struct ledgers_process *process,
                          const struct refusals *refusals)
 {
@@ -61,7 +61,6 @@ static bool is_too_small(const struct ledgers_card *card, const struct ledgers_p
     return card->facts.known && sums_add(live, refusal->asked) > card->facts.total;
 }
 
-/* The most that the administrator lets the caller set. */
 static uint64_t ceiling(const struct ledgers_card *card)
 {
     struct steer_max max;
@@ -111,7 +110,6 @@ static int by_most(const void *a, const void *b)
     return (x->used < y->used) - (x->used > y->used);
 }
 
-/* The largest of them first, if there are any. */
 static void print_list(const char *label, struct holder *holders, size_t count)
 {
     char size[WORDS_TEXT], item[2 * WORDS_TEXT];
@@ -132,7 +130,6 @@ static void print_list(const char *label, struct holder *holders, size_t count)
     putchar('\n');
 }
 
-/* The other processes of the job, as they are now. */
 static void print_others(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     struct holder others[LEDGER_SLOTS];
@@ -147,7 +144,7 @@ static void print_others(const struct ledgers_card *card, const struct ledgers_p
     print_list("others now", others, count);
 }
 
-/* Who has the job's memory: the refusal knows the sum of the others, and the ledger who they are now. */
+/* Prints who has the job's memory: the others' sum is that of the refusal, their names are of now. */
 static void print_holders(const struct ledgers_card *card, const struct ledgers_process *process,
                           const struct ledger_refusal *refusal)
 {
@@ -172,7 +169,7 @@ static void print_idle(const struct ledgers_card *card, const struct ledgers_pro
         puts("  idle now     none: nothing can be given back");
 }
 
-/* Who has the card now, under gpucap or not. */
+/* Prints who has the card now, under gpucap or not. */
 static void print_card_holders(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     struct holder *holders = calloc((size_t)(card->count + card->unmanaged_count) + 1, sizeof(*holders));
@@ -202,7 +199,7 @@ static void print_reserve(const struct ledger_refusal *refusal)
                words_size(refusal->limit - counted, text));
 }
 
-/* True if what this one's job does not use of its min is kept from the process. */
+/* Returns true if `other` has a min, or its job, that keeps memory from the process. */
 static bool keeps_from(const struct ledgers_process *process, const struct ledgers_process *other)
 {
     return other->entry.min && other != process && !why_limits_is_neighbour(process, other);
@@ -219,7 +216,6 @@ static void print_kept(const struct ledgers_card *card, const struct ledgers_pro
     }
 }
 
-/* By how much the limits are too low. */
 static void print_lacks(const struct why_lacks *lacks, const struct ledgers_process *process,
                         const struct ledger_refusal *refusal)
 {
@@ -286,7 +282,7 @@ static void print_earlier(const struct refusals *refusals)
                words_size(refusals->last[i].asked, size), words_span(ago_ms(refusals->last[i].at), span));
 }
 
-/* True if others could free memory of the card. */
+/* Returns true if others could free memory of the card. */
 static bool others_hold(const struct ledgers_card *card)
 {
     uint64_t other;
@@ -296,7 +292,7 @@ static bool others_hold(const struct ledgers_card *card)
 
 /* ---- what to try ---- */
 
-/* What would have helped if idle memory had been in one piece, or free. */
+/* Prints what makes idle memory usable, if it would have been enough. */
 static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
@@ -310,7 +306,7 @@ static void advise_on_idle(int *count, const struct ledgers_process *process, co
                 (int)process->entry.pid);
 }
 
-/* A job of the caller's that could keep less, by what is missing. */
+/* Suggests to lower the min of a job of the caller's by what is missing. */
 static void advise_on_kept(int *count, const struct ledgers_card *card, const struct ledgers_process *process,
                            uint64_t missing)
 {
@@ -374,7 +370,6 @@ static void print_command(const struct ledgers_process *process)
     printf("%d %s: ", (int)process->entry.pid, words_cut(process->command, COMMAND_MAX, command));
 }
 
-/* What the processes of the job use, as `gpucap ps` shows it. */
 static uint64_t used_by_job(const struct ledgers_card *card, const char *job)
 {
     uint64_t used = 0;
@@ -386,8 +381,7 @@ static uint64_t used_by_job(const struct ledgers_card *card, const char *job)
     return used;
 }
 
-/* What the card would have to leave beside what it does now for the request that the process waits for; 0: it
- * is free. */
+/* Returns how much more the card must have free for the request that the process waits for. */
 static uint64_t missing_on_card(const struct ledgers_card *card, const struct ledger_entry *entry)
 {
     if (!card->facts.known)
@@ -395,7 +389,6 @@ static uint64_t missing_on_card(const struct ledgers_card *card, const struct le
     return sums_minus(sums_add(entry->asked, ps_kept_for_others(card, entry)), card->facts.free);
 }
 
-/* Why the card does not serve a request that waits. */
 static void print_card_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     const struct ledger_entry *entry = &process->entry;
@@ -409,7 +402,6 @@ static void print_card_waiting(const struct ledgers_card *card, const struct led
     print_card_holders(card, process);
 }
 
-/* The job's limit, for which a request waits. */
 static void print_limit_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     const struct ledger_entry *entry = &process->entry;
@@ -421,7 +413,7 @@ static void print_limit_waiting(const struct ledgers_card *card, const struct le
     print_idle(card, process);
 }
 
-/* What a request waits for that was not refused: room below its job's limit, or on the card, or both. */
+/* Prints what a waiting request needs: room below its job's limit, on the card, or both. */
 static void print_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
 {
     const struct ledger_entry *entry = &process->entry;

@@ -17,7 +17,7 @@
 #define NATIVE_DATA ELFDATA2MSB
 #endif
 
-/* Whether count items of size bytes lie inside the file from offset on. */
+/* Returns true if `count` items of `size` bytes from `offset` on lie inside the file. */
 static bool inside(const struct elfscan *scan, uint64_t offset, uint64_t count, uint64_t size)
 {
     uint64_t bytes;
@@ -150,7 +150,7 @@ bool elfscan_defines(const struct elfscan *scan, const char *name)
     return find_symbol(scan, name, &symbol);
 }
 
-/* Where a loaded address lies in the file; false when no segment has it in the file. */
+/* Writes the offset of an address in the file. Returns false if no segment of the file contains it. */
 static bool file_offset(const struct elfscan *scan, uint64_t address, uint64_t *offset)
 {
     Elf64_Ehdr header;

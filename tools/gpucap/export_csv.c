@@ -30,7 +30,6 @@ static void write_quoted(FILE *out, const char *text)
     putc('"', out);
 }
 
-/* What the column `kind` says. */
 static const char *kind_name(const struct recording *recording, const struct recording_event *event)
 {
     if (event->head.type == RECORDING_APART)

@@ -53,7 +53,7 @@ static uint64_t sum_until(const struct columns_column *column, int group)
     return sum;
 }
 
-/* The area between two heights of each column; `group` COLUMNS_GROUPS is what idles. */
+/* Returns the upper edge of a group in a column, in bytes; COLUMNS_GROUPS: of idle memory. */
 static uint64_t height_of(const struct columns_column *column, int group)
 {
     if (group < COLUMNS_GROUPS)

@@ -43,7 +43,7 @@ static bool section_at(const struct functions *functions, const Elf64_Ehdr *head
     return section->sh_type == SHT_NOBITS || inside(functions, section->sh_offset, section->sh_size);
 }
 
-/* All symbols if the file has them, else those that other files see. */
+/* Finds the table of all symbols, or else that of exported ones. */
 static bool find_table(const struct functions *functions, const Elf64_Ehdr *header, Elf64_Shdr *table)
 {
     Elf64_Shdr section;
@@ -150,7 +150,7 @@ void functions_close(struct functions *functions)
     memset(functions, 0, sizeof(*functions));
 }
 
-/* Where the place in the file lies when it is loaded. */
+/* Writes the address of an offset of the file when it is loaded. */
 static bool address_of(const struct functions *functions, uint64_t offset, uint64_t *address)
 {
     for (unsigned i = 0; i < functions->load_count; i++) {

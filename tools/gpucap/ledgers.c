@@ -82,8 +82,8 @@ static void open_card(const char *uuid, void *argument)
     snprintf(card->why, sizeof(card->why), "%s", why);
 }
 
-/* True if libgpucap.so is preloaded into this very process: then NVML tells it of a card as large as the
- * limit, and its figures are no facts about the card. */
+/* Returns true if libgpucap.so is preloaded into this process: then NVML reports the limit as the card's
+ * size. */
 static bool is_wrapped(void)
 {
     return dlsym(RTLD_DEFAULT, "gpucap_version_text") != NULL;

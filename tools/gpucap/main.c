@@ -171,8 +171,8 @@ static bool reads_ledgers(const struct cli_command *command)
     return false;
 }
 
-/* In a shell under `gpucap run` the library is preloaded into this process too, and would tell it that the
- * card is as large as the limit: starts again without it. Returns if there is nothing to leave. */
+/* Starts the command again without the library if that is preloaded here, as in a shell under `gpucap run`:
+ * it would report the limit as the card's size. Otherwise returns. */
 static void leave_library(char **argv)
 {
     const void *symbol = dlsym(RTLD_DEFAULT, "gpucap_version_text");

@@ -233,7 +233,7 @@ static void write_stacks(FILE *out, const struct recording *recording, struct fr
     putc('}', out);
 }
 
-/* The size of the card as the recording has it; 0: it does not say. */
+/* Returns the size of the card; 0: not known. */
 static uint64_t card_bytes(const char *digits)
 {
     const unsigned long long bytes = strtoull(digits, NULL, 10);
@@ -241,8 +241,7 @@ static uint64_t card_bytes(const char *digits)
     return bytes < RECORDING_BYTES_MAX ? bytes : 0;
 }
 
-/* Whose limits the process had; 0: none, or of several kinds, as after a job's was set below the process's.
- */
+/* Returns whose limit applied (enum recording_limit); 0: none, or that changed. */
 static uint8_t limit_kind(const struct timeline *timeline)
 {
     const uint8_t last = timeline_state_after(timeline, timeline->step_count).limit_kind;

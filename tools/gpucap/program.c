@@ -52,7 +52,8 @@ static int find_file(const char *name, char *path, size_t size)
     return -ENOENT;
 }
 
-/* What the first line of a script names, read as the kernel does; false: this is none. */
+/* Reads the interpreter from the first line of a script, as the kernel does. Returns false if it is no
+ * script. */
 static bool names_interpreter(const char *path, char line[static SCRIPT_LINE], const char **interpreter)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -81,7 +82,7 @@ int program_find(const char *name, char *path, size_t size)
     return error;
 }
 
-/* The rules by which the kernel sets AT_SECURE on exec. */
+/* Returns true if the kernel would set AT_SECURE on exec. */
 static bool is_privileged(const char *path)
 {
     struct stat st;

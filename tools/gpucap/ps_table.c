@@ -33,8 +33,8 @@ static const struct {
     [COMMAND] = {"COMMAND", 0.3, SCOLS_FL_TRUNC},
 };
 
-/* True if the limit of the process is its job's, as that of the one in the row before. One of its own
- * (--each) is not shared. */
+/* Returns true if this process and the one in the row before have the limit of the same job, not their own
+ * (--each). */
 static bool shares_limit(const struct ledgers_card *card, int row)
 {
     const struct ledgers_process *process = &card->processes[row];
@@ -55,7 +55,7 @@ static int set_size(struct libscols_line *line, enum column column, uint64_t byt
     return set(line, column, words_size(bytes, text));
 }
 
-/* The name of the job. On a terminal a long one is cut, and a + says so. */
+/* Sets the name of the job. On a terminal a long one is cut and ends with +. */
 static int set_job(struct libscols_line *line, const char *job)
 {
     char cut[JOB_WIDTH + 1];
@@ -101,7 +101,6 @@ static int add_unmanaged(struct libscols_table *table, const struct ledgers_unma
            set(line, COMMAND, process->command);
 }
 
-/* A column that is empty in every row takes no room. */
 static void hide_empty(struct libscols_table *table, const struct ledgers_card *card)
 {
     bool states = false, jobs = false;

@@ -19,7 +19,7 @@ struct ids {
     enum timeline_by by;
 };
 
-/* The groups that have most at the peak. */
+/* Chooses the groups that have most at the peak. */
 static void choose_groups(struct columns *columns, const struct timeline *timeline, struct ids *ids)
 {
     struct timeline_share *shares;
@@ -107,7 +107,6 @@ static void fill(struct columns *columns, const struct timeline *timeline, const
     }
 }
 
-/* A wait marks all columns from its begin to its end. */
 static void mark_wait(struct columns *columns, const struct timeline *timeline,
                       const struct recording_event *wait)
 {

@@ -13,7 +13,7 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-/* A file is mapped in several pieces. */
+/* Returns the entry of a file, one for all its mappings. */
 static int file_of(struct frames *frames, const char *path)
 {
     for (int i = frames->file_count - 1; i >= 0; i--) {
@@ -60,7 +60,7 @@ void frames_close(struct frames *frames)
     memset(frames, 0, sizeof(*frames));
 }
 
-/* A return address lies behind the call, maybe in the next function already. */
+/* Looks up the byte before the return address: the address may already be in the next function. */
 static bool find_function(struct frames *frames, const struct frames_module *module, uint64_t offset,
                           char name[FUNCTIONS_NAME])
 {

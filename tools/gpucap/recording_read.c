@@ -95,7 +95,7 @@ static struct recording_names *names_of(struct recording *recording, uint16_t ty
     }
 }
 
-/* Each of the texts alone: a zero byte ends one and begins the next. */
+/* Cleans several texts, each ended by a zero byte. */
 static void clean_texts(char *text, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += strlen(text + at) + 1)
@@ -157,7 +157,7 @@ static enum outcome take_record(struct recording *recording, uint16_t type, cons
     return TAKEN; /* a type of a later version */
 }
 
-/* The records of one block. False if there is no memory for them. */
+/* Takes the records of one block. Returns false without memory. */
 static bool take_records(struct recording *recording, const unsigned char *plain, size_t count)
 {
     size_t at = 0;

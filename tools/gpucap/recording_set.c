@@ -29,7 +29,7 @@ static int open_files(struct recording_set *set, const char *command, char **pat
     return set->count ? 0 : CLI_FAILED;
 }
 
-/* Two of one process and moment are a file and its copy, or one that was given twice. */
+/* Notes recordings with the same process and beginning: a file and its copy, or one that was given twice. */
 static void note_copies(const struct recording_set *set, const char *command)
 {
     for (int i = 1; i < set->count; i++) {
@@ -47,7 +47,7 @@ static void note_copies(const struct recording_set *set, const char *command)
     }
 }
 
-/* Such a recording is neither in a picture nor in a table. */
+/* Notes recordings without events: they are neither in a picture nor in a table. */
 static void note_empty(const struct recording_set *set, const char *command)
 {
     for (int i = 0; i < set->count; i++) {
@@ -86,7 +86,7 @@ static bool same_host(const struct recording_set *set)
     return true;
 }
 
-/* On one machine the monotonic clock, which is never set; else the time of day. */
+/* Returns the beginning by the monotonic clock, which is never set, or by the time of day. */
 static uint64_t began(const struct recording_set *set, int file, bool monotonic)
 {
     const struct recording_head *head = &set->recordings[file].head;
@@ -105,7 +105,7 @@ static void align(struct recording_set *set)
         struct recording_track *track = &set->tracks[i];
         const uint64_t offset = began(set, track->file, monotonic) - first;
 
-        /* A start that is months away from the others' is nonsense. */
+        /* A beginning months away from the others' is invalid. */
         track->offset_ns = offset < RECORDING_BYTES_MAX ? offset : 0;
         if (track->offset_ns + track->timeline.end_ns > set->end_ns)
             set->end_ns = track->offset_ns + track->timeline.end_ns;

@@ -20,7 +20,7 @@ struct place {
     char library[PATH_MAX], sim[PATH_MAX];
 };
 
-/* A card of that size, with contexts that cost nothing: they are counted apart. */
+/* Sets up a simulated card of that size, with contexts of 0 bytes: the caller adds what contexts need. */
 static void set_environment(const struct place *place, uint64_t capacity)
 {
     /* Set rather than left out: a configuration file may have others. */
@@ -60,7 +60,7 @@ static int replay_with(const struct place *place, const char *path, uint64_t cap
     return WEXITSTATUS(status);
 }
 
-/* The most that is live at once of what is replayed. */
+/* Returns the peak of the live bytes that are replayed. */
 static uint64_t peak_of_blocks(const struct timeline *timeline)
 {
     struct timeline_state state = TIMELINE_START;

@@ -61,7 +61,7 @@ static void add_move(struct snapshot *snapshot, uint64_t time_ns, uint32_t item,
         (struct snapshot_move){time_ns, item, SNAPSHOT_NONE, SNAPSHOT_NONE, free};
 }
 
-/* A figure that changes is one item that goes and another that comes. */
+/* Replaces the item of a figure by a new one. */
 static void add_figure(struct builder *builder, const struct timeline_step *step, int figure)
 {
     static const char *const names[FIGURES] = {"CUDA context", "not named"};

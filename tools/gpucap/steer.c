@@ -45,8 +45,8 @@ static uint64_t shown(enum ledger_limit limit, uint64_t bytes)
     return limit != LEDGER_MAX && bytes == 0 ? LEDGER_UNLIMITED : bytes;
 }
 
-/* The limit in bytes for one card; false, after a message, if it is a part of a total that is not known, or
- * above the administrator's ceiling. */
+/* Writes the limit in bytes for one card. Returns false, after a message, if it is a part of an unknown total
+ * or above the administrator's ceiling. */
 static bool resolve(const struct ledgers_card *card, const struct steer_max *max, uint64_t *bytes, FILE *err)
 {
     char text[WORDS_TEXT];
@@ -117,7 +117,7 @@ static uint64_t give_back(const struct ledgers_card *card, const struct job *job
     return used;
 }
 
-/* The job uses more than its new max: makes it give idle memory back, and says what came of it. */
+/* Makes a job that uses more than its new max give idle memory back, and prints the result. */
 static void shrink(const struct ledgers_card *card, const struct job *job, uint64_t max, FILE *out)
 {
     char in_use[WORDS_TEXT], given[WORDS_TEXT];
@@ -216,8 +216,8 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
 
 /* ---- trim ---- */
 
-/* What the process has given back since it was read: by its own count, or by what it uses less; a process
- * without a job counts nothing. `idle`: what it still holds idle. */
+/* Returns what the process has given back since it was read: by its own count or by the fall of what it uses,
+ * whichever is more. *idle is what it still holds idle. */
 static uint64_t given_since(const struct ledgers_card *card, const struct ledgers_process *process,
                             uint64_t *idle)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXTS_MAX 256 /* of one device; more are nonsense */
+#define CONTEXTS_MAX 256 /* of one device; others are ignored */
 
 /* ---- building ---- */
 
@@ -72,7 +72,7 @@ static void add_block(struct builder *builder, const struct recording_event *eve
     const struct live place = {event->address, space_of(event->kind), (uint32_t)timeline->block_count};
 
     if (event->bytes > RECORDING_BYTES_MAX - builder->state.live || timeline->block_count >= UINT32_MAX)
-        return; /* the sum would be nonsense */
+        return; /* the sum would be invalid */
     timeline->lost += end_block(builder, event);
     struct timeline_block *block = recording_room((void **)&timeline->blocks, timeline->block_count,
                                                   &timeline->block_room, sizeof(*block));
@@ -97,8 +97,8 @@ static void add_block(struct builder *builder, const struct recording_event *eve
                                              TIMELINE_ALLOC, 0});
 }
 
-/* One measurement says what contexts hold and what idles in the driver's pools. Puts the figure that became
- * less before the other, so that what passed from one to the other never counts twice. */
+/* A measurement sets two figures: what contexts hold, and what idles in the driver's pools. Puts the one that
+ * fell before the other, so that no memory counts in both. */
 static void shrink_first(struct timeline *timeline)
 {
     struct timeline_step *last = timeline->steps + timeline->step_count - 1;
@@ -133,7 +133,7 @@ static void set_context(struct builder *builder, const struct recording_event *e
         shrink_first(builder->timeline);
 }
 
-/* The driver's own figure: what it has beyond all that is known. */
+/* Sets what the driver's figure has beyond all known memory. */
 static void set_unnamed(struct builder *builder, const struct recording_event *event)
 {
     const uint64_t known = timeline_used(&builder->state) - builder->state.unnamed;
@@ -278,7 +278,7 @@ size_t timeline_devices(const struct recording *recording, uint16_t *devices, si
 
 /* ---- stepping ---- */
 
-/* What is opened from another process counts there. */
+/* Returns false for memory that was opened from another process, where it counts. */
 static bool counts_here(const struct timeline_block *block)
 {
     return block->kind != RECORDING_IMPORT;

@@ -218,7 +218,8 @@ static struct layout lay_out(void)
     return layout;
 }
 
-/* The last minute, each column the most of its part of it, as high as its share of the limit or the peak. */
+/* Draws the last minute: each column shows the most used in its part of it, in terms of the limit or the
+ * peak. */
 static void draw_spark(const struct top *top, int y, int x, int width, const struct top_row *row)
 {
     static const char *const blocks[LEVELS + 1] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

@@ -32,8 +32,8 @@ static void interrupt(int signal)
     interrupted = 1;
 }
 
-/* The handlers of ncurses restore the terminal themselves, which a signal at the wrong moment can make hang:
- * the loop does it instead. It looks at least once in PERIOD_MS. */
+/* Replaces ncurses' handlers, which restore the terminal themselves and can hang doing so. The loop restores
+ * it instead; it checks `interrupted` at least once in PERIOD_MS. */
 static void catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};

@@ -31,7 +31,7 @@ static bool is_managed(const struct ledgers *ledgers, pid_t pid)
     return false;
 }
 
-/* True if the list has every process of the ledger that has memory. */
+/* Returns true if NVML lists every process of the ledger that has memory, so that both use the same ids. */
 static bool is_of_our_numbers(const struct ledgers_card *card, const struct cards_process *list, int count)
 {
     for (int i = 0; i < card->count; i++) {
@@ -43,7 +43,7 @@ static bool is_of_our_numbers(const struct ledgers_card *card, const struct card
     return true;
 }
 
-/* It has ended, or NVML counts in another namespace of process ids. */
+/* Returns true if the process has ended, or its id is of another PID namespace. */
 static bool is_gone(pid_t pid)
 {
     return kill(pid, 0) && errno == ESRCH;
@@ -57,7 +57,7 @@ static int by_used(const void *a, const void *b)
                               : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Returns false if NVML counts in another namespace of process ids than this program. */
+/* Returns false if NVML uses the process ids of another PID namespace. */
 static bool fill(const struct ledgers *ledgers, struct ledgers_card *card)
 {
     static struct cards_process list[ROOM];

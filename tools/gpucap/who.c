@@ -64,7 +64,7 @@ static void drop_folder(char *command)
     memmove(command, name, strlen(name) + 1);
 }
 
-/* The program's name without its folder and arguments. */
+/* Cuts a command line down to the program's name, without folder and arguments. */
 static void shorten(char *command)
 {
     command[strcspn(command, " ")] = '\0';
@@ -87,8 +87,7 @@ void who_process(pid_t pid, char *user, size_t user_size, char *command, size_t 
     words_clean(command);
 }
 
-/* True if the command line begins as the process wrote it down, which may be without its folder; then the
- * folder is dropped. */
+/* Returns true if the command line begins with `recorded`, if need be after its folder is dropped. */
 static bool begins_with(char *command, const char *recorded)
 {
     if (strncmp(command, recorded, strlen(recorded)) == 0)

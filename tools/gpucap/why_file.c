@@ -30,7 +30,7 @@
 #define NEIGHBOURS 4
 #define LITTLE     (16 * MIB)
 
-/* A job may have the name of a program or folder that lies here. */
+/* Returns true if the path is a recording: a program or folder here may have the name of a job. */
 static bool is_recording(const char *path)
 {
     char magic[sizeof(RECORDING_MAGIC)];
@@ -72,39 +72,39 @@ struct refusal {
     uint64_t apart[RECORDING_APART_COUNT];
 };
 
-/* The size of the card; 0: not known. */
+/* Returns the size of the card; 0: not known. */
 static uint64_t card_bytes(const struct refusal *refusal)
 {
     return strtoull(recording_text(&refusal->timeline->recording->devices, refusal->timeline->device, 2),
                     NULL, 10);
 }
 
-/* True if what is free on the card is kept for other jobs. */
+/* Returns true if what is free on the card is kept for other jobs. */
 static bool is_kept(const struct refusal *refusal)
 {
     return refusal->event->limit == RECORDING_LIMIT_KEPT;
 }
 
-/* True if no limit said no. */
+/* Returns true if the card was full, or kept for other jobs, and no limit refused. */
 static bool is_card(const struct refusal *refusal)
 {
     return refusal->event->limit == RECORDING_LIMIT_CARD || is_kept(refusal);
 }
 
-/* What the CUDA context held, if it was measured only after the refusal. */
+/* Returns what the CUDA context held, if that was measured only after the refusal; else 0. */
 static uint64_t context_beside(const struct refusal *refusal)
 {
     return refusal->state.context ? 0
                                   : timeline_state_after(refusal->timeline, refusal->timeline->peak).context;
 }
 
-/* What this process had in use and asked for; what idled could have been given back. */
+/* Returns what this process had in use, without idle memory, and asked for. */
 static uint64_t needed(const struct refusal *refusal)
 {
     return timeline_named(&refusal->state) + context_beside(refusal) + refusal->event->bytes;
 }
 
-/* True if the card is too small for that: no other limit and no other program could have made room. */
+/* Returns true if the card is smaller than that: then neither a limit nor another program is the reason. */
 static bool is_too_small(const struct refusal *refusal)
 {
     const uint64_t total = card_bytes(refusal);
@@ -133,14 +133,14 @@ static uint64_t shortage(const struct refusal *refusal)
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
 }
 
-/* True if the limit would have to be larger than the card. */
+/* Returns true if the limit would have to be larger than the card. */
 static bool is_above_card(const struct refusal *refusal)
 {
     return !is_card(refusal) && !is_too_small(refusal) && refusal->state.limit != TIMELINE_NO &&
            card_bytes(refusal) && refusal->state.limit + shortage(refusal) > card_bytes(refusal);
 }
 
-/* What the second limit would have to be, if it is too low as well; 0: it is not. */
+/* Returns what the second limit would have to be; 0: it is high enough. */
 static uint64_t needed_second(const struct refusal *refusal)
 {
     const bool is_job = refusal->event->limit != RECORDING_LIMIT_JOB && refusal->others != WHY_APART_UNKNOWN;
@@ -175,7 +175,7 @@ static void print_asked(const struct refusal *refusal)
     frames_close(&frames);
 }
 
-/* What the card had, if that is known. */
+/* Prints the limit of a request that no setting refused. */
 static void print_card_limit(const struct refusal *refusal)
 {
     char left[RECORDING_TIME];
@@ -240,7 +240,7 @@ static void print_owners(const struct refusal *refusal)
     free(shares);
 }
 
-/* Live blocks by size: where the bytes are, and whether many small ones or a few large ones hold them. */
+/* Prints the number and bytes of live blocks by size. */
 static void print_sizes(const struct refusal *refusal)
 {
     static const struct {
@@ -281,8 +281,8 @@ static int by_address(const void *a, const void *b, void *context)
     return (x > y) - (x < y);
 }
 
-/* The largest range between two live blocks of the pool that is not larger than all that idles: what is
- * larger is address space without memory. */
+/* Returns the largest gap between two live blocks of the pool. Ignores gaps larger than `idle`: they are
+ * address space without memory. */
 static uint64_t largest_hole(const struct refusal *refusal, uint64_t idle)
 {
     struct timeline_block *blocks = refusal->timeline->blocks;
@@ -325,7 +325,7 @@ static void print_idle(const struct refusal *refusal)
     putchar('\n');
 }
 
-/* The other processes whose recordings were given, at that moment. */
+/* Prints what the other recorded processes held at that moment. */
 static void print_neighbours(const struct refusal *refusal)
 {
     const uint64_t now = refusal->track->offset_ns + refusal->event->time_ns;
@@ -475,7 +475,6 @@ static void print_earlier(const struct timeline *timeline, const struct recordin
     }
 }
 
-/* The process, its card if it has several, and what happened to it. */
 static void print_heading(const struct recording_set *set, const struct recording_track *track,
                           const char *what)
 {
