@@ -117,7 +117,7 @@ static int run_plan(const struct fleet_plan *plan)
     return status;
 }
 
-/* The exit status. */
+/* Prepares the card, MPS, the job and the meter. Returns an exit status. */
 static int prepare_place(struct fleet_plan *plan)
 {
     if (plan->sim && fleet_place_simulate(plan->sim_spec))

@@ -20,7 +20,7 @@ void fleet_budget_begin(struct fleet_budget *budget, const char *wait)
         budget->words[i] = budget->text[i];
 }
 
-/* Where the members' ledgers are, as `gpucap run` finds them. */
+/* Finds the folder of the members' ledgers as `gpucap run` does. */
 static bool find_ledgers(char folder[LEDGER_PATH])
 {
     char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];

@@ -308,7 +308,7 @@ static int set_baseline(struct fleet_plan *plan, const char *value)
                : refuse(plan, "--baseline=%s: expected %s", value, table[BASELINE].form);
 }
 
-/* A value that gpucap run will read: its own parser says whether it is one. */
+/* Checks a value with the parser of gpucap run, which will read it. */
 static int set_limit(struct fleet_plan *plan, enum option_id id, int option, const char *value,
                      const char **out)
 {

@@ -69,8 +69,7 @@ static void become_member(const struct fleet_job *job, pid_t parent, int out, in
         putenv((char *)(uintptr_t)*variable);
 }
 
-/* `gpucap run` checks the cap, preloads the library and executes the program; members use it like users do.
- */
+/* Begins the command line with `gpucap run` and its options. Returns how many words these are. */
 static int begin_command(const struct fleet_job *job, int report, char **all)
 {
     static char gpucap[PATH_MAX], maximum[128], each[128], run[] = "run", dashes[] = "--";
@@ -237,7 +236,7 @@ void fleet_member_read(struct fleet_member *member, int which)
     fleet_lines_feed(&member->lines[which], bytes, (size_t)count, which ? hear_err : hear_out, member);
 }
 
-/* Whether the program is `train`, whose exit statuses are known. */
+/* Returns true if the program is `train`, whose exit statuses are known. */
 static bool is_train(const struct fleet_member *member)
 {
     const char *name = member->job->argv[0] ? member->job->argv[0] : "";

@@ -79,7 +79,8 @@ static int prefer_libraries(const char *folder)
     return error;
 }
 
-/* Simulated cards of all machines have the same UUIDs: a ledger of another machine would tell wrong sizes. */
+/* Makes a folder for the ledgers: simulated cards of all machines have the same UUIDs, and a ledger of
+ * another machine would have wrong sizes. */
 static int use_own_ledger(void)
 {
     char folder[sizeof(SHARED_MEMORY) + ID_SIZE + 16];

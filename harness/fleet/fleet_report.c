@@ -48,7 +48,6 @@ static double rate(const struct fleet_member *member)
     return seconds > 0 ? (double)fleet_member_steps(member) / seconds : 0;
 }
 
-/* The limit of this member alone, or that of the job. */
 static const char *cap_of(const struct fleet_member *member)
 {
     const struct fleet_job *job = member->job;
@@ -136,7 +135,7 @@ static void print_totals(FILE *out, const struct fleet_member *alone, size_t cou
     fputc('\n', out);
 }
 
-/* The totals for people. */
+/* Prints the totals in words. */
 static void tell_totals(FILE *out, const struct fleet_member *alone, size_t count,
                         const struct fleet_totals *totals)
 {

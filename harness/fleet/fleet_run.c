@@ -29,7 +29,7 @@ struct loop {
     struct pollfd *polls;
 };
 
-/* A signal that was ignored at the start (by nohup, or a shell that runs this in the background) stays so. */
+/* Adds a signal unless it was ignored at the start, by nohup or the shell of a background job. */
 static void add_unless_ignored(sigset_t *set, int number)
 {
     struct sigaction now;
@@ -103,7 +103,7 @@ static void signal_all(struct loop *loop, int signal)
     }
 }
 
-/* A second signal kills at once, except SIGHUP: a terminal that closes sends several. */
+/* Reads signals. A second one kills at once, except SIGHUP: a terminal that closes sends several. */
 static void read_signals(struct loop *loop)
 {
     struct signalfd_siginfo info;
@@ -139,7 +139,8 @@ static void keep_time(struct loop *loop)
     }
 }
 
-/* If NVML never lists the process (in a container), a member that runs alone gets the growth of the card. */
+/* Reads memory from NVML. If NVML does not list a member that runs alone (in a container), the growth of the
+ * card counts as its memory. */
 static void look(struct loop *loop)
 {
     const uint64_t now = fleet_now(), card_used = fleet_meter_used();

@@ -63,7 +63,7 @@ static void write_time(double seconds, char *text, size_t size)
         snprintf(text, size, "%llu h %02llu m left", s / 3600, s / 60 % 60);
 }
 
-/* Beyond the narrowest line, the first columns go to the name, the next to the bar. */
+/* Divides the width between name and bar: the name grows first. Returns the width of the name. */
 static int spread(size_t width, int *bar)
 {
     const int room = width > FIXED_WIDTH ? (int)(width - FIXED_WIDTH) : 0;

@@ -62,7 +62,7 @@ static cudaError_t device_give(struct supply *supply, void *data, size_t bytes)
     return cudaFree(data);
 }
 
-/* A segment serves tensors of all kinds, one after the other, so that it has the cache's name. */
+/* Tags the segment with the cache's name, because it serves tensors of all kinds. */
 static cudaError_t cache_take(void *owner, void **data, size_t bytes)
 {
     struct supply *supply = owner;

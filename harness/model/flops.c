@@ -1,8 +1,8 @@
 /* Counts floating point operations. See flops.h. */
 #include "harness/model/flops.h"
 
-/* Multiply-adds of the forward pass of one sample. A layer is known by what it has: filters, the length of a
- * row to be multiplied, or heads. */
+/* Returns the multiply-adds of the forward pass of one sample. The layer's fields show its kind: filters,
+ * features or heads. */
 static uint64_t multiply_adds(const struct model *model, const struct layer *layer, int length)
 {
     const struct value *in = &model->values[layer->in[0]];

@@ -65,7 +65,7 @@ static void make_rows(struct profile_sums *sums, const struct profile_span *cons
     qsort(sums->rows, sums->row_count, sizeof(*sums->rows), by_time);
 }
 
-/* How much of the average lies between the first and the last operation of the step's backward pass. */
+/* Returns the part of an average between the first and the last operation of the step's backward pass. */
 static uint64_t hidden(const struct profile *profile, const struct profile_step *step,
                        const struct profile_span *average)
 {

@@ -440,7 +440,7 @@ static int conclude(const struct settings *settings, struct results *results)
     return error ? 1 : 0;
 }
 
-/* Whether the results of hours have a place. Returns 0, or says what is wrong. */
+/* Checks beforehand that the results can be written. Returns 0, or another number after a message. */
 static int check_places(const struct settings *settings)
 {
     const int unsaved = settings->save ? results_can_save(settings->save) : 0;

@@ -122,7 +122,7 @@ static bool is_wanted(const struct scenario *scenario, unsigned way)
     return !scenario->tiny || ways[way].tiny;
 }
 
-/* All ways on one card. Returns false if a signal asked to stop, or if there is no such card. */
+/* Runs all ways on one card. Returns false if a signal asked to stop, or if there is no such card. */
 static bool run_rung(struct scenario *scenario, struct crowd *crowd, unsigned rung)
 {
     char cell[64], card[32];
@@ -142,8 +142,8 @@ static bool run_rung(struct scenario *scenario, struct crowd *crowd, unsigned ru
     return true;
 }
 
-/* All rungs; where time is short, first those on which the ways differ most. Each is done by all ways or by
- * none, so that they can be compared. Returns false if a signal asked to stop, or if none was done. */
+/* Runs all rungs; if time is short, first those on which the ways differ most. On each rung all ways run or
+ * none, so that they can be compared. Returns false if a signal asked to stop, or if no rung was done. */
 static bool run_rungs(struct scenario *scenario, struct crowd *crowd)
 {
     static const unsigned order[RUNGS] = {1, 2, 0, 3};
@@ -182,7 +182,7 @@ int scenario_all_from(const struct scenario_total *totals, const bool *done, uns
     return from;
 }
 
-/* One row: all rungs of a way. The steps per second are those of the smallest card on which all train. */
+/* Fills the row of a way. The steps per second are those of the smallest card on which all train. */
 static void fill_row(struct scenario_result *result, unsigned i, struct crowd *crowd)
 {
     const int from = scenario_all_from(crowd->total[i], crowd->done, crowd->rungs);
@@ -233,8 +233,7 @@ static void describe(const struct crowd *crowd, int i, unsigned count, char *tex
     snprintf(text, size, "all %u train from a card of %s (%s)", count, card, ways[i].name);
 }
 
-/* For README's table: from which card on all arenas train; the native ways that need no larger one are there
- * already. */
+/* Fills README's table: from which card on all arenas train, natively and under gpucap. */
 static void say_briefly(struct scenario_result *result, const struct crowd *crowd)
 {
     const int ours = best_of(crowd, false);
@@ -249,8 +248,8 @@ static void say_briefly(struct scenario_result *result, const struct crowd *crow
         snprintf(result->brief_verdict, sizeof(result->brief_verdict), "none");
 }
 
-/* The line where gpucap does not help: ways that need no larger card without it, and ways under it that are
- * no better than without. */
+/* Writes where gpucap does not help: native ways that need no larger card, and ways under gpucap that are no
+ * better than the best native one. */
 static void judge(struct scenario *scenario, const struct crowd *crowd)
 {
     struct scenario_result *result = scenario->result;

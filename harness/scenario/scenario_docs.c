@@ -338,7 +338,7 @@ static void draw_panel(struct plot *plot, const struct scenario_result *result, 
     plot_bars(plot, frame, bars, result->rows);
 }
 
-/* The largest value of the panels that have one scale with this one. */
+/* Returns the largest value of the panels that share the scale of this one. */
 static double end_of_scale(const struct scenario_result *result, unsigned number)
 {
     unsigned first = number, last = number;

@@ -192,7 +192,7 @@ static bool train_on(struct climb *climb, const struct ladder_way *way, uint64_t
     return prepare(climb, way, size, steps, &full) && scenario_train(climb->scenario, &full.way, outcome);
 }
 
-/* The smallest rung above `size` on which the way trains; 0: none. */
+/* Returns the smallest rung above `size` on which the way trains; 0: none. */
 static uint64_t rung_above(const struct climb *climb, const struct ladder_figures *figures, uint64_t size)
 {
     uint64_t above = 0;
@@ -215,7 +215,7 @@ static void enter_size(struct climb *climb, struct ladder_figures *figures, uint
         figures->smallest = rung_above(climb, figures, figures->fails);
 }
 
-/* A timed run on a rung: the first one, or one more turn. */
+/* Runs a way on a rung and notes its time: the first one, or one more turn. */
 static bool stand_on(struct climb *climb, unsigned i, unsigned rung, struct scenario_outcome *outcome)
 {
     struct ladder_figures *figures = &climb->figures[i];
@@ -242,7 +242,7 @@ static bool stand_on(struct climb *climb, unsigned i, unsigned rung, struct scen
     return true;
 }
 
-/* All ways on the whole card. */
+/* Runs all ways on the whole card. */
 static bool begin(struct climb *climb)
 {
     const struct scenario *scenario = climb->scenario;
@@ -329,7 +329,7 @@ static void choose_rungs(struct climb *climb)
     climb->rungs += ladder_sizes(low, climb->high + climb->grain, climb->grain, wanted, &climb->rung[1]);
 }
 
-/* All ways down the ladder, each until it fails. Returns false if a signal asked to stop. */
+/* Runs all ways down the ladder, each until it fails. Returns false if a signal asked to stop. */
 static bool descend(struct climb *climb)
 {
     struct scenario_outcome outcome;
@@ -362,8 +362,8 @@ static unsigned middle_rung(const struct climb *climb, const struct ladder_figur
     return figures->smallest && fails > trains + 1 ? (trains + fails) / 2 : 0;
 }
 
-/* One try of each way that has one to make, from the largest card to the smallest, gpucap's ways first.
- * *tries says how many there were. Returns false if a signal asked to stop. */
+/* Makes one try of each way that is not known yet, from the largest card to the smallest, gpucap's ways
+ * first. *tries: how many there were. Returns false if a signal asked to stop. */
 static bool bisect_once(struct climb *climb, unsigned kept, unsigned *tries)
 {
     struct scenario_outcome outcome;
@@ -385,8 +385,8 @@ static bool bisect_once(struct climb *climb, unsigned kept, unsigned *tries)
     return true;
 }
 
-/* Two tries of each way in any case, a third one if there is time for it and for the turns. Returns false if
- * a signal asked to stop. */
+/* Makes two tries of each way, and a third one if there is time for it and for the turns. Returns false if a
+ * signal asked to stop. */
 static bool bisect(struct climb *climb)
 {
     enum { TIMES = 3 };
@@ -462,7 +462,8 @@ static bool take_turns(struct climb *climb)
     return true;
 }
 
-/* On the largest card that is too small for the way of the recording, it and the best one under gpucap. */
+/* Records the way that is to be shown and the best way under gpucap, on the largest card on which the former
+ * fails. */
 static void record(struct climb *climb)
 {
     const struct ladder_figures *shown = &climb->figures[climb->plan->shown];
@@ -481,7 +482,7 @@ static void record(struct climb *climb)
     }
 }
 
-/* A verdict needs every way on a smaller card, and gpucap's smallest one. */
+/* Notes ways without a try on a smaller card than the whole one: the verdict is incomplete. */
 static void say_if_incomplete(const struct climb *climb)
 {
     struct scenario_result *result = climb->scenario->result;

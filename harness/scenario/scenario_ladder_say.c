@@ -142,7 +142,7 @@ static void describe(const struct climb *climb, int i, int rung, char *text, siz
              rung > 0 ? "one of " : "", there);
 }
 
-/* The ways of one kind, behind its words; nothing if there are none. */
+/* Adds the wanted ways to the verdict, after some words; nothing if there are none. */
 static void list_ways(const struct climb *climb, const struct ladder_verdict *verdict, const bool *wanted,
                       const char *words, char *text, size_t size)
 {
@@ -175,7 +175,7 @@ static bool join_names(const struct climb *climb, const bool *wanted, char *text
     return any;
 }
 
-/* For README's table: the best and the worst native way. */
+/* Fills README's table: the best and the worst native way. */
 static void say_natives_briefly(const struct climb *climb, int native, char *cell, size_t size)
 {
     const uint64_t best = climb->figures[native].smallest;
@@ -204,7 +204,7 @@ static void say_natives_briefly(const struct climb *climb, int native, char *cel
         snprintf(cell, size, "%s%.8s to %.9s", mark_open(climb, &climb->figures[native]), low, high);
 }
 
-/* For README's table: the smallest cards, and the native ways that do as well. */
+/* Fills README's table: the smallest cards, and the native ways that do as well. */
 static void say_briefly(const struct climb *climb, const struct ladder_verdict *verdict)
 {
     struct scenario_result *result = climb->scenario->result;
@@ -221,7 +221,7 @@ static void say_briefly(const struct climb *climb, const struct ladder_verdict *
         snprintf(result->brief_verdict, sizeof(result->brief_verdict), "none");
 }
 
-/* The fastest native way where memory is plenty. */
+/* Returns the fastest native way on the whole card, or -1. */
 static int fastest_with_room(const struct climb *climb)
 {
     int best = -1;

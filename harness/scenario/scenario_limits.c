@@ -22,8 +22,8 @@ static const struct {
 #define CAP_GPU   (UINT64_C(16) << 30)
 #define CAP_SHORT (UINT64_C(6) << 30) /* --quick: with 16 GiB the searches took 104 s on an H200 */
 
-/* The same update from less memory: a batch that does not fit, halved until it does and accumulated. Three
- * times the largest one, so that a quarter of it leaves some room. */
+/* Adds the row of accumulation: a batch that does not fit is halved until it does, and accumulated. It is
+ * three times the largest that fits (four times a small one), so that a quarter of it leaves some room. */
 static void accumulation_row(struct scenario *scenario, scenario_work_list base, const char *cap,
                              uint64_t largest)
 {

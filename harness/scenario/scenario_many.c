@@ -165,7 +165,7 @@ static double median_of(double *values, unsigned count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* gpucap helps only if it is faster in every turn and by more than the turns can tell. */
+/* Writes the verdict: gpucap helps only if it is faster in every turn, and by more than the turns differ. */
 static void judge_throughput(struct scenario *scenario, const struct measured *figures, double turn_s)
 {
     struct scenario_result *result = scenario->result;

@@ -56,7 +56,7 @@ static void set_arguments(struct arguments *arguments, const struct peaks *peaks
     arguments->list[3] = NULL;
 }
 
-/* What one training holds at its peak, and with a validation of single pictures. */
+/* Measures what one training holds at its peak, and with a validation of single pictures. */
 static bool find_needs(struct peaks *peaks)
 {
     struct scenario *scenario = peaks->scenario;
@@ -78,8 +78,8 @@ static bool find_needs(struct peaks *peaks)
     return peaks->peak > peaks->base;
 }
 
-/* What all need between their peaks, one peak, and a quarter of it to spare. Two peaks must not fit half:
- * both would wait for the rest. */
+/* Returns what all need between their peaks, plus one peak and a quarter of it. With half of a second peak,
+ * two trainings could each get a part of theirs, and both would wait for the rest. */
 static uint64_t budget_for(const struct peaks *peaks)
 {
     const struct scenario *scenario = peaks->scenario;
@@ -91,7 +91,7 @@ static uint64_t budget_for(const struct peaks *peaks)
     return (scenario->processes * (peaks->base + spare) + high + high / 4) / PAGE * PAGE;
 }
 
-/* Notes a row that there is no time for. */
+/* Returns true if there is time for a row; otherwise notes that it is missing. */
 static bool has_time(struct peaks *peaks, const char *name)
 {
     if (scenario_left(peaks->scenario) > 0)
@@ -131,7 +131,7 @@ static bool run_row(struct peaks *peaks, enum row row, const char *name, unsigne
     return true;
 }
 
-/* A validation in smaller batches, until it fits a share. */
+/* Runs validations in smaller and smaller batches, until one fits a share. */
 static bool run_smaller(struct peaks *peaks, const char *name)
 {
     const uint64_t share = peaks->scenario->card.set / peaks->scenario->processes;

@@ -13,7 +13,7 @@ static uint64_t rounded(const struct search *search, uint64_t size)
     return search->limit && result > search->limit ? search->limit / grain * grain : result;
 }
 
-/* False when the search is over. */
+/* Tries a size. Returns false when the search is over. */
 static bool attempt(struct search *search, uint64_t size, search_fn *try, void *arg)
 {
     if (search->tries == search->most)
@@ -34,7 +34,7 @@ static bool attempt(struct search *search, uint64_t size, search_fn *try, void *
     return false;
 }
 
-/* Larger and larger until one works. */
+/* Tries larger and larger sizes until one works. */
 static bool find_working(struct search *search, uint64_t high, search_fn *try, void *arg)
 {
     for (uint64_t size = rounded(search, high);; size = rounded(search, size + size / 2)) {
@@ -47,7 +47,7 @@ static bool find_working(struct search *search, uint64_t high, search_fn *try, v
     }
 }
 
-/* Smaller and smaller until one fails. */
+/* Tries smaller and smaller sizes until one fails. */
 static bool find_failing(struct search *search, uint64_t low, search_fn *try, void *arg)
 {
     for (uint64_t size = rounded(search, low);; size = rounded(search, size / 2)) {

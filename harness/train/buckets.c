@@ -6,7 +6,7 @@
 
 /* ---- the plan ---- */
 
-/* The layer after whose backward pass a parameter's gradient is complete: its first reader. */
+/* Returns the layer after whose backward pass a parameter's gradient is complete: its first reader. */
 static int last_writer(const struct model *model, int param)
 {
     for (int l = 0; l < model->layer_count; l++)

@@ -29,19 +29,20 @@ static void describe(const struct trainer *trainer, char *name, size_t size)
              (unsigned long long)options->vocabulary, options->optimizer == OPTIMIZER_SGD ? "sgd" : "adam");
 }
 
-/* The loss scale is for fp16, but a run may resume in another precision. A file of a run without scaling
- * has 0; a run without scaling uses 1, whatever the file has. */
 static void set_scale(uint8_t scalars[CHECKPOINT_SCALARS_BYTES], float scale)
 {
     memcpy(scalars + offsetof(struct ops_scalars, scale), &scale, sizeof(scale));
 }
 
-/* With --on-nan=skip or go a run saves after a bad step. That is no reason to stop the one that resumes. */
+/* Clears the note of a bad step: with --on-nan=skip or go a run saves after one, and the run that resumes
+ * must not stop because of it. */
 static void forget_bad_step(uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
 {
     memset(scalars + offsetof(struct ops_scalars, bad_step), 0, sizeof(uint64_t));
 }
 
+/* Fits the loss scale of a file to this run: it is for fp16, but a run may resume in another precision. A
+ * file of a run without scaling has 0; a run without scaling uses 1, whatever the file has. */
 static void fit_scale(const struct train_options *options, uint8_t scalars[CHECKPOINT_SCALARS_BYTES])
 {
     struct ops_scalars saved;
@@ -270,7 +271,7 @@ static bool validates_trained(const struct trainer *trainer, const struct checkp
            spec->count[DATA_VALIDATION] > header->val_samples;
 }
 
-/* With other files, a file or two less even, another random part of them is for validation. */
+/* Prints a note if the number of files has changed: then another random part of them is for validation. */
 static void note_other_files(const struct trainer *trainer, const struct checkpoint_header *header)
 {
     const struct data_spec *spec = dataset_spec(trainer->dataset);

@@ -50,7 +50,7 @@ uint64_t checkpoint_sum_close(struct checkpoint_sum *sum)
     return sum->state ^ count;
 }
 
-/* It is printed, and may come from anywhere: no character that steers a terminal. */
+/* Returns true if the name, which is printed, has no character that steers a terminal. */
 static bool is_plain(const char *name, size_t size)
 {
     for (; size > 0 && *name; name++, size--) {

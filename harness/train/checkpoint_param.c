@@ -49,8 +49,8 @@ static bool all_finite(const void *bytes, size_t count)
     return !bad;
 }
 
-/* An update can overflow though its loss and gradients are finite: that is found here, before the file is
- * put into its place. */
+/* An update can overflow although its loss and gradients are finite. This finds it before the file is
+ * renamed. */
 enum status checkpoint_check_finite(const struct trainer *trainer, const void *bytes, size_t count)
 {
     if (trainer->options.on_nan == ON_NAN_GO || all_finite(bytes, count))

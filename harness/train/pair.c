@@ -58,7 +58,7 @@ static enum status open_half(struct half *half, const struct train_options *opti
     return status;
 }
 
-/* A validation of one must not count as time of the other's steps, so both clocks stop before it. */
+/* Stops both clocks for a validation: it must not count as time of the other's steps. */
 static enum status between(struct half *halves)
 {
     enum status status = STATUS_OK;

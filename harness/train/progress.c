@@ -64,7 +64,6 @@ static double time_left(struct progress *progress, const struct progress_figures
            (double)(figures->steps - figures->step);
 }
 
-/* The mean of the steps since the last line, and what follows from it. */
 static void set_speed(struct progress_figures *figures, double ms, uint64_t steps, double amount)
 {
     figures->ms = steps ? ms / (double)steps : 0.0;

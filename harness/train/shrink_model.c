@@ -18,7 +18,7 @@ struct footprint {
     size_t workspace;    /* peak during the evaluation, including unpacked weights */
 };
 
-/* Validates. What a signal interrupts has not seen all samples, and is no result. */
+/* Validates. A validation that a signal interrupts has not seen all samples, and is no result. */
 static enum status evaluate(struct trainer *trainer, struct trainer_evaluation *evaluation)
 {
     enum status status = trainer_evaluate(trainer, evaluation);

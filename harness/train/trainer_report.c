@@ -126,7 +126,7 @@ static enum status stop_for_bad_step(struct trainer *trainer)
                        "a lower --rate, --warmup or --clip may help; --on-nan=skip skips such updates");
 }
 
-/* --on-nan=skip: a training whose every update is left out has ended, whatever it says. */
+/* With --on-nan=skip, ends a training whose last updates were all left out. */
 static enum status check_skips(struct trainer *trainer, const struct trainer_report *report)
 {
     enum { MOST_IN_A_ROW = 100 };

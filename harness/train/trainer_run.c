@@ -27,8 +27,8 @@ static bool saves_now(const struct trainer *trainer)
            (end || (options->save_every && trainer->step % options->save_every == 0));
 }
 
-/* A file that cannot be written, on a full disk for example, is no reason to lose the training: the next try
- * may do. Sets *unsaved. If it was the last one, session_finish says so. */
+/* Writes a checkpoint. If that fails, on a full disk for example, the training goes on and *unsaved is set:
+ * the next try may succeed. If it was the last one, session_finish says so. */
 static enum status write_checkpoint(struct trainer *trainer, const char *path, uint64_t keep, bool *unsaved)
 {
     enum status status = checkpoint_save(trainer, path, keep);
@@ -57,7 +57,7 @@ static enum status save(struct trainer *trainer)
     return status;
 }
 
-/* `before`: the loss of FILE.best. It stays the one to beat if the file cannot be written. */
+/* Saves FILE.best. If that fails, val_best becomes `before` again, the loss of the old FILE.best. */
 static enum status save_best(struct trainer *trainer, double before)
 {
     enum status status;
@@ -71,9 +71,10 @@ static enum status save_best(struct trainer *trainer, double before)
     return status;
 }
 
-/* The last validation comes after the last checkpoint, so that a failure in it loses no step. If it found the
- * lowest loss, FILE has to know: a run that resumes from it would replace FILE.best by something worse. And
- * if that checkpoint could not be written, there may be room by now. */
+/* Writes FILE again after a validation, if need be. The last validation comes after the last checkpoint, so
+ * that a failure in it loses no step. If it found the lowest loss, FILE must contain it, or a run that
+ * resumes from FILE would replace FILE.best by something worse. And if the checkpoint failed, there may be
+ * room by now. */
 static enum status save_again(struct trainer *trainer, bool best)
 {
     const struct train_options *options = &trainer->options;
@@ -105,7 +106,7 @@ enum status trainer_validate(struct trainer *trainer, struct trainer_evaluation 
     return status ? status : save_again(trainer, evaluation->best);
 }
 
-/* A signal has asked for the end. Only replica 0 listens: the others end with it. */
+/* Ends the training because a signal asked for it. Only replica 0 reads signals: the others end with it. */
 static enum status stop(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;

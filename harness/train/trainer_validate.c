@@ -120,8 +120,9 @@ static enum status note_loss(struct trainer *trainer, struct trainer_evaluation 
                        (unsigned long long)trainer->step);
 }
 
-/* How the data of validations is read. A second validation finds decoded samples in the cache. --val-batches
- * of a data set are chosen at random, the same each time: files are in the order of their classes. */
+/* Returns how the data of validations is read. A second validation finds decoded samples in the cache. The
+ * batches of --val-batches are chosen at random, the same each time, because files are in the order of
+ * classes. */
 static struct pipeline_config configure(const struct train_options *options)
 {
     bool part = options->data && options->val_batches;
