@@ -29,7 +29,7 @@
 #define LONG_WAIT_MS     2000
 #define CHECK_MS         1000 /* between two looks at whether the ledger is still there */
 #define SOON_MS          64   /* the longest pause between two looks at memory that a stream frees */
-#define TELL_MS          20   /* the shortest time between two frees of such memory that tell */
+#define TELL_MS          20   /* the shortest time between two frees of such memory that are reported */
 
 static _Atomic(struct device *) listens[DEVICE_MAX]; /* NULL: there is no thread for the card */
 static atomic_bool may_lend[DEVICE_MAX];             /* and it may call the driver */
@@ -118,8 +118,9 @@ static void give_drivers_own(struct device *device, uint64_t *held)
     *held = now;
 }
 
-/* A stream may come to a free long after the call, and not every free tells (lend_freed_somewhere): while a
- * process waits, looks again after growing pauses, until a question comes or SOON_MS have passed. */
+/* While a process waits, looks again after growing pauses, until a question comes or the pause exceeds
+ * SOON_MS: a stream may execute a free long after the call, and lend_freed_somewhere does not report every
+ * free. */
 static void give_what_is_freed_soon(struct device *device)
 {
     uint64_t held = UINT64_MAX; /* the first look publishes: the answer may have been too early */
@@ -266,8 +267,8 @@ void lend_freed(struct device *device)
     }
 }
 
-/* The same, at most once in TELL_MS: each time the driver's pools are trimmed, and the program has to fill
- * them again. give_what_is_freed_soon finds what is freed in between. */
+/* The same, at most once in TELL_MS, because each time the driver's pools are trimmed and the program must
+ * fill them again. give_what_is_freed_soon finds what is freed in between. */
 __attribute__((noinline)) static void lend_seldom(struct device *device)
 {
     static _Atomic uint64_t told[DEVICE_MAX]; /* clock_ms */
@@ -377,8 +378,9 @@ static bool ask_neighbours(struct device *device, uint64_t missing)
     return given;
 }
 
-/* The limit leaves room. Another thread or process may have taken what was there, or other jobs' guarantees
- * are in the way, or the budget is not what is short: then nothing was denied since the last try. */
+/* Returns true if it is worth trying again although the limit leaves room: another thread or process may have
+ * taken it meanwhile, or other jobs' guarantees may be in the way. If the account has denied nothing since
+ * the last try, the budget is not what is short. */
 static bool try_with_room(struct loan *loan)
 {
     struct device *device = loan->device;
@@ -403,7 +405,7 @@ static bool borrow(struct loan *loan)
     loan->had_room = false;
     if (!ledger_shares(device->ledger))
         return false;
-    /* With `wait`, a wait in vain is the last word. */
+    /* With `wait`, a wait in vain ends the tries. */
     if (loan->tries > TRIES && library_options()->wait > 0)
         return stand_in_queue(loan);
     const bool given = ask_neighbours(device, missing);

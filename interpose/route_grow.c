@@ -237,7 +237,8 @@ static bool has_another(const struct device *device, CUcontext context)
     return false;
 }
 
-/* Has card.present count one of the card's contexts that counts by itself, if there is one. */
+/* If the card has another context, card.present counts that one from now on, and it no longer counts as
+ * growth. */
 static void count_by_presence(struct device *device)
 {
     for (int i = 0; i < CONTEXTS_COUNTED; i++) {
@@ -272,7 +273,7 @@ static void forget_context(CUcontext context)
     lock_mutex_release(&counting);
 }
 
-/* Settles the growth of a context beside which there are others. One of unknown size counts as a guess. */
+/* Settles the growth of a context that is not the card's only one; if its size is not known, by a guess. */
 static void settle_own(const struct route_growth *growth, struct device *device, struct grown *made)
 {
     const uint64_t bytes = growth->bytes ? growth->bytes : ACCOUNT_CONTEXT_GUESS;

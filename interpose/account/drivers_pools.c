@@ -43,7 +43,7 @@ static struct left *left_on(CUdevice ordinal)
     return &left[ordinal % LEFT_CARDS];
 }
 
-/* The driver takes questions about a pool for unsafe: beside a capture they end it. */
+/* Only while no capture can be open. */
 static uint64_t ask(CUmemoryPool pool, CUmemPool_attribute which)
 {
     cuuint64_t value = 0;
@@ -51,6 +51,7 @@ static uint64_t ask(CUmemoryPool pool, CUmemPool_attribute which)
     return driver.cuMemPoolGetAttribute(pool, which, &value) == CUDA_SUCCESS ? value : 0;
 }
 
+/* Relaxes the capture mode: otherwise a question about a pool would end an open capture. */
 static uint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
     const CUstreamCaptureMode mode = driver_relax();
@@ -155,8 +156,8 @@ static CUmemoryPool current_of(CUdevice ordinal)
     return NULL;
 }
 
-/* A pool that is not in the table may be destroyed right after the driver has named it: it is named once more
- * while none can be. */
+/* Asks for the current pool again during a visit if it is not in the table: it may be destroyed right after
+ * the first answer, but not during a visit. */
 struct drivers_pool *drivers_pools_current(CUdevice ordinal)
 {
     CUmemoryPool current = current_of(ordinal);
@@ -233,7 +234,7 @@ static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(const struct driver
     return sum;
 }
 
-/* Relaxed for the same reason. */
+/* Relaxes the capture mode, as attribute() does. */
 static bool trim_relaxed(CUmemoryPool pool)
 {
     const CUstreamCaptureMode mode = driver_relax();
@@ -334,7 +335,7 @@ static void note_any_left(void)
     atomic_store(&any_left, any);
 }
 
-/* Inside a visit: a pool is either in the table or among what is left, not half destroyed. */
+/* During a visit, because then each pool is either in the table or counted in `left`, not half destroyed. */
 void drivers_pools_free_end(const struct drivers_pools_block *block)
 {
     begin_visit();

@@ -19,8 +19,8 @@
 #define HIGH_FD  1000 /* above numbers that programs choose; the kernel closes it after the driver's files */
 #define PAUSE_NS 1000000L
 
-/* The user's folder for such files, or NULL. A batch job may have inherited the name from a machine that has
- * the folder, while its own has not. */
+/* Returns $XDG_RUNTIME_DIR, or NULL if there is no such folder: a batch job may have inherited the name from
+ * another machine. */
 static const char *runtime_folder(void)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");

@@ -77,7 +77,7 @@ void ledger_publish(struct ledger *ledger, const struct ledger_figures *figures)
     ledger_publish_limit(ledger, figures->limit);
 }
 
-/* Of many that wait, one goes on when the first takes too long; the others then wait for that one. */
+/* If the process that measures takes too long, one that waits does it, and the others wait for that one. */
 uint64_t ledger_context_bytes(struct ledger *ledger)
 {
     const uint64_t last = clock_ms() + SIZING_ALL_MS;

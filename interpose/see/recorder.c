@@ -47,7 +47,7 @@ static uint64_t events, sampled_events, sampled_ns; /* events ever taken; when l
 static struct card {
     uint64_t held;                /* by our pools */
     uint64_t driver_held;         /* by the driver's stream-ordered pools, at the last look at them */
-    _Atomic uint64_t driver_idle; /* what of it is no live block, as last written; read by other threads */
+    _Atomic uint64_t driver_idle; /* the part that is no live block, as last written; read by other threads */
     _Atomic uint64_t context;     /* by contexts for themselves; read by other threads */
 } cards[CARDS];
 static struct recording_event released[RELEASED];
@@ -107,8 +107,8 @@ static struct live_sums live_on(int device)
     return sums;
 }
 
-/* Writes what idles in the driver's stream-ordered pools, if it has changed: what they held at the last look
- * and is no live block now. Returns it. */
+/* Returns what idles in the driver's stream-ordered pools: what they held at the last look and is no live
+ * block now. Writes it if it has changed. */
 static uint64_t take_driver_idle(const struct recording_event *used)
 {
     struct card *card = card_of(used->device);
@@ -125,8 +125,8 @@ static uint64_t take_driver_idle(const struct recording_event *used)
     return idle;
 }
 
-/* Fills in what idles of the driver's figure, and writes what of it the card's contexts hold for themselves:
- * what no block and no pool has. */
+/* Fills in what idles in our pools, and writes what the card's contexts hold for themselves: the rest of the
+ * driver's figure. */
 static void take_used(struct recording_event *used)
 {
     struct card *card = card_of(used->device);
@@ -376,7 +376,7 @@ static void take_sample(bool now_please, bool begins)
         measure();
 }
 
-/* Takes a block that is live when the recording begins, or an event that tells how things stand. The caller
+/* Takes a block that is live when the recording begins, or an event with a figure of that moment. The caller
  * holds locks that the program's threads need, so blocks are written later. */
 static void add_live(struct recording_event *event)
 {

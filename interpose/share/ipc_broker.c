@@ -40,7 +40,7 @@ static unsigned char key[IPC_KEY];
 
 /* ---- descriptors and offers ---- */
 
-/* Relaxed: beside a capture the driver may take it for unsafe, and end the capture. */
+/* Relaxes the capture mode: otherwise the driver may consider the call unsafe and end an open capture. */
 static bool export_chunk(const struct vmm_chunk *chunk, int *fd)
 {
     const CUstreamCaptureMode mode = driver_relax();

@@ -91,7 +91,7 @@ static bool make_room(struct import *import)
     return true;
 }
 
-/* Relaxed: in or beside a capture the driver may take it for unsafe, and end the capture. */
+/* Relaxes the capture mode: otherwise the driver may consider the call unsafe and end an open capture. */
 static bool import_chunk(struct vmm_chunk *taken, int fd)
 {
     const CUstreamCaptureMode mode = driver_relax();
@@ -257,7 +257,7 @@ void ipc_imports_after_fork(bool in_child)
     lock_release(&import_lock);
 }
 
-/* Take the lock, and keep cancellation disabled also while it is dropped: or a block would stay open. */
+/* Takes the lock. Cancellation stays disabled also while the lock is dropped, or a block would stay open. */
 static void enter(void)
 {
     lock_disable_cancel();
