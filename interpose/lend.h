@@ -48,11 +48,12 @@ struct loan {
 };
 
 /* Asks the other processes of the job for what is missing; if they give none, waits as the option `wait` says
- * until the job's budget has room for `need`. Without `wait`, retries for at most two seconds if the budget
- * could hold the request but other requests keep taking the freed memory, a neighbour has not answered yet,
- * or what it has freed waits for work; for a moment if that is in the driver's pools, which may keep it.
- * Returns true if it is worth trying the request again. Never waits during a capture, or for what the limit
- * cannot hold beside the memory that this process itself keeps. Call lend_end after the last try. */
+ * until the job's budget has room for `need`. Without `wait`, retries for at most two seconds, and only if
+ * the budget could hold the request: other requests may take the freed memory first, a neighbour may not have
+ * answered yet, or what it has freed may wait for work. For memory in the driver's pools, which may keep it,
+ * retries only for a moment. Returns true if it is worth trying the request again. Never waits during a
+ * capture, or if the limit cannot hold the request beside the memory that this process itself keeps. Call
+ * lend_end after the last try. */
 bool lend_more(struct loan *loan);
 void lend_end(const struct loan *loan);
 

@@ -2,10 +2,10 @@
  *
  * While the limits leave room, the pool grows instead of moving chunks, as long as it holds no more than if
  * it had never moved any: moving one costs 42 us (map 1, access 25, unmap 16; H200), and each move leaves a
- * gap that the next step may need. A pool that would so exceed the slack above the peak of live bytes moves
- * chunks if that saves enough and is paid for by requests. Near a limit it always does. It maps whole free
- * chunks where the request fits, oldest free first, because their work is most likely done, at the place that
- * needs the fewest bytes: next to a free range, if there is one.
+ * gap that the next step may need. Before it exceeds the slack above the peak of live bytes, it moves chunks;
+ * with much room only if that saves enough and requests have paid for it. It maps whole free chunks where the
+ * request fits, oldest free first, because their work is most likely done, at the place that needs the fewest
+ * bytes: next to a free range, if there is one.
  */
 #include "interpose/pool/pool_grow.h"
 

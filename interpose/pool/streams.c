@@ -166,11 +166,11 @@ static bool wait_in_early(CUcontext context, uint64_t until, bool ordered)
 }
 
 /* Keeps the work of other streams behind that of the main stream: blocks may have been handed out again while
- * the main stream still works on them. `order`: the device may do that; otherwise, or if it cannot, waits for
- * the main stream. Order on the device is not enough where the main stream's own order no longer is. The
- * context is that of these blocks: the current one may be a green context, which is only a part of it, or
- * another one, or there is none. Every thread that arrives before this is done waits too. Does nothing if
- * every free waited for its work. Returns false if the wait failed: then the work will fail too, or the
+ * the main stream still works on them. With `order` the device keeps that order if it can; otherwise waits
+ * for the main stream's work. streams_distrust waits, because the main stream's own order then does not count
+ * either. Uses the context of these blocks: the current one may be a green context, which is only a part of
+ * it, or another one, or there is none. Every thread that arrives before this is done waits too. Does nothing
+ * if every free waited for its work. Returns false if the wait failed: then the work will fail too, or the
  * context is ending, with the blocks. */
 static bool settle(bool order)
 {
