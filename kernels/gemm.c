@@ -68,7 +68,7 @@ static void pack(const void *from, enum ops_type type, size_t step_i, size_t ste
     }
 }
 
-/* sum[TILE_M][of a row of PANEL_N] += the product of a packed strip of a and one of b. */
+/* Adds the product of a packed strip of a and one of b to a tile of sum[TILE_M][PANEL_N]. */
 static void tile(const float *restrict a, const float *restrict b, size_t depth, float *restrict sum)
 {
     lanes acc[TILE_M][TILE_VECTORS];
