@@ -118,7 +118,7 @@ uint64_t route_given_back(void)
 static bool give_up_cache(CUdevice ordinal, uint64_t bytes, uint64_t before)
 {
     size_t free_bytes, total;
-    /* First what is idle, then what is free: the helper thread may just be giving the former back. */
+    /* Read before the free memory: the helper thread may be giving idle memory back just now. */
     const uint64_t idle = pools_idle_on(ordinal);
 
     if (bytes && driver.cuMemGetInfo_v2(&free_bytes, &total) == CUDA_SUCCESS && bytes > free_bytes + idle)
