@@ -340,7 +340,8 @@ void recorded_serve(const char *folder)
         answer.text[0] = '\0';
         if (!recorded_owners(add_line, &answer))
             snprintf(answer.text, sizeof(answer.text),
-                     "error: it does not record; `gpucap record start %ld` begins\n", (long)getpid());
+                     "error: it does not record; `gpucap record start %ld` begins a recording\n",
+                     (long)getpid());
     }
     inquiry_answer(folder, answer.text);
     pthread_mutex_unlock(&lock);

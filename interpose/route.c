@@ -170,7 +170,7 @@ static bool grant(struct route_ticket *ticket, struct device *device, uint64_t a
     return false;
 }
 
-static CUresult first_word(struct route_ticket *ticket)
+static CUresult begin_ticket(struct route_ticket *ticket)
 {
     ticket->device = ticket->beside = NULL;
     return library_mode() == LIBRARY_REFUSE ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
@@ -235,7 +235,7 @@ static CUresult enter_limited(struct route_ticket *ticket, struct device *device
 static CUresult enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes,
                       const CUdevice *ordinal)
 {
-    const CUresult result = first_word(ticket);
+    const CUresult result = begin_ticket(ticket);
     struct device *device;
 
     if (result != CUDA_SUCCESS || !route_active())
@@ -263,7 +263,7 @@ CUresult route_enter(struct route_ticket *ticket, enum blocks_kind kind, uint64_
 
 CUresult route_enter_on(struct route_ticket *ticket, enum blocks_kind kind, uint64_t bytes, CUdevice ordinal)
 {
-    return bytes ? enter(ticket, kind, bytes, &ordinal) : first_word(ticket);
+    return bytes ? enter(ticket, kind, bytes, &ordinal) : begin_ticket(ticket);
 }
 
 /* Returns by how much the driver's pool has grown, as seen by this request or by any query of the pool.
@@ -468,7 +468,7 @@ static CUresult enter_async_beside(struct route_ticket *ticket, uint64_t bytes, 
 
 CUresult route_enter_async(struct route_ticket *ticket, uint64_t bytes, CUmemoryPool pool, CUstream stream)
 {
-    const CUresult result = first_word(ticket);
+    const CUresult result = begin_ticket(ticket);
     struct source source;
 
     if (result != CUDA_SUCCESS || bytes == 0)

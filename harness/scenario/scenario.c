@@ -120,7 +120,7 @@ static void print_help(FILE *out)
 
 static void print_manual(FILE *out)
 {
-    manual_open(out, "scenarios", "measure what gpucap buys");
+    manual_open(out, "scenarios", "measure what gpucap changes");
     manual_section(out, "SYNOPSIS");
     fputs(".B scenarios\n", out);
     manual_text(out, synopsis);

@@ -228,7 +228,7 @@ static const char *reason(int rc)
     case -EPIPE:
         return "it has ended";
     default:
-        return strerrordesc_np(-rc) ? strerrordesc_np(-rc) : "it answers with nonsense";
+        return strerrordesc_np(-rc) ? strerrordesc_np(-rc) : "its answer cannot be read";
     }
 }
 

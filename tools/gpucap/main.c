@@ -137,7 +137,7 @@ const struct cli_command cli_commands[] = {
      export_options, CLI_FILE, false, cmd_export},
     {"replay", "FILE", "Repeat the allocations of a recording, as fast as possible.",
      "Run it under 'gpucap run --max=SIZE' to learn whether the program would fit, without the program: exit "
-     "status 0 if all requests fitted, 1 if one was refused. With --sim it needs no GPU.",
+     "status 0 if all requests fitted, 1 if one was refused. Under 'gpucap run --sim' it needs no GPU.",
      NULL, CLI_FILE, false, cmd_replay},
     {"doctor", "[--sim[=SPEC]]", "Show this machine's driver, cards, settings and problems.", NULL,
      doctor_options, CLI_NOTHING, false, cmd_doctor},
