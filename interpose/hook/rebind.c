@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "interpose/account/device.h"
-#include "interpose/account/known_kernels.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfslot.h"
 #include "interpose/driver/elfsym.h"
@@ -180,7 +179,6 @@ static int visit_object(struct dl_phdr_info *object, size_t size, void *argument
 static void past_us(const char *object)
 {
     streams_unknown(object);
-    known_kernels_stop();
     account_expect_unseen();
 }
 

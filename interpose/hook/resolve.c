@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "interpose/account/known_kernels.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfsym.h"
 #include "interpose/driver/real.h"
@@ -141,8 +140,6 @@ EARLY struct trampoline_answer resolve_look_up(void *handle, const char *name, c
 
 void resolve_passed_on(const char *name)
 {
-    if (is_unknown(name)) {
+    if (is_unknown(name))
         streams_unknown(name);
-        known_kernels_stop();
-    }
 }

@@ -11,8 +11,8 @@ processors' caches meanwhile.
 
 Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the
 standard error of that (a process counts with the median of its turns, each divided by the median of all processes in that
-turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; the
-mean step of its fastest and of its slowest process; and its longest step, with the turn (from 0) that contained it.
+turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; and the
+mean step of its fastest and of its slowest process.
 """
 import argparse
 import math
@@ -118,11 +118,10 @@ def report(program, group, first, relative, held):
     error = ratio * math.hypot(mine.error / mine.value, theirs.error / theirs.value) if group is not first else 0
     steps, steps_first = ([ms for runner in runners for turn in runner.turns for ms in turn] for runners in (group, first))
     alone = sorted(statistics.mean(ms for turn in runner.turns for ms in turn) for runner in group)
-    longest, turn = max((ms, turn) for runner in group for turn, steps_of in enumerate(runner.turns) for ms in steps_of)
     print(f"program={program} run={group[0].name} processes={len(group)} steps={len(steps)} "
           f"median_ms={statistics.median(steps):.4f} ratio={ratio:.4f} error={error:.4f} "
           f"total={sum(steps) / sum(steps_first):.4f} "
-          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} longest_ms={longest:.1f} turn={turn} held={held}", flush=True)
+          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} held={held}", flush=True)
 
 
 def main():
