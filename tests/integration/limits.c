@@ -94,6 +94,11 @@ static void test_a_kernel_makes_a_new_context_grow_again(void)
     every_way("stack_after_reset");
 }
 
+static void test_a_kernel_with_the_handle_of_another_is_asked_for(void)
+{
+    every_way("stack_with_a_used_handle");
+}
+
 static void test_a_kernel_makes_a_context_grow_once(void)
 {
     every_way("stack_beside_an_ended_context");
@@ -153,6 +158,7 @@ int main(void)
     RUN_TEST(test_kernels_in_graphs_are_held_to_the_cap);
     RUN_TEST(test_a_kernel_makes_every_card_grow);
     RUN_TEST(test_a_kernel_makes_a_new_context_grow_again);
+    RUN_TEST(test_a_kernel_with_the_handle_of_another_is_asked_for);
     RUN_TEST(test_a_kernel_makes_a_context_grow_once);
     RUN_TEST(test_a_kernel_that_begins_early_does_not_meet_the_one_in_front);
     RUN_TEST(test_a_graph_that_waits_for_a_flag_holds_up_nothing_else);

@@ -258,13 +258,23 @@ static const char image[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                             ".visible .entry fill_u32(.param .u64 a, .param .u32 v, .param .u64 n)\n"
                             "{ .local .align 16 .b8 depot[2048]; ret; }\n";
 
+/* The same without. */
+static const char small_image[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                                  ".visible .entry fill_u32(.param .u64 a, .param .u32 v, .param .u64 n)\n"
+                                  "{ ret; }\n";
+
 static CUlibrary library;
 static CUkernel kernel;
 
+static void load_kernel_of(const char *code)
+{
+    MUST(0, cuLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0));
+    MUST(0, cuLibraryGetKernel(&kernel, library, "fill_u32"));
+}
+
 static void load_kernel(void)
 {
-    MUST(0, cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
-    MUST(0, cuLibraryGetKernel(&kernel, library, "fill_u32"));
+    load_kernel_of(image);
 }
 
 /* Leaves less than a kernel's stack needs. */
@@ -367,6 +377,20 @@ static void stack_after_reset(void)
     MUST(0, cuStreamSynchronize(stream));
     MUST(0, cuDevicePrimaryCtxReset(0));
     begin(0);
+    leave_little();
+    MUST(CUDA_ERROR_OUT_OF_MEMORY, launch_kernel(stream));
+    within(0);
+}
+
+/* A kernel may get the handle of one that needed little stack. */
+static void stack_with_a_used_handle(void)
+{
+    begin(0);
+    load_kernel_of(small_image);
+    MUST(0, launch_kernel(stream));
+    MUST(0, cuStreamSynchronize(stream));
+    MUST(0, cuLibraryUnload(library));
+    load_kernel();
     leave_little();
     MUST(CUDA_ERROR_OUT_OF_MEMORY, launch_kernel(stream));
     within(0);
@@ -671,6 +695,7 @@ int main(int argc, char **argv)
         {"stack_with_room", stack_with_room},
         {"stack_on_second_card", stack_on_second_card},
         {"stack_after_reset", stack_after_reset},
+        {"stack_with_a_used_handle", stack_with_a_used_handle},
         {"stack_beside_an_ended_context", stack_beside_an_ended_context},
         {"dependent_launch", dependent_launch},
         {"graph_with_flag", graph_with_flag},

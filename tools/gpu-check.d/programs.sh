@@ -48,7 +48,7 @@ prog_limits $WRAPPED GPUCAP_MAX=3G behind_a_flag freed_behind_a_flag graph_with_
 prog_limits native,strict GPUCAP_MAX=3G green_frees
 prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_ends
 prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stack_in_graph stack_with_room stack_on_second_card
-prog_limits , - stack_after_reset stack_beside_an_ended_context dependent_launch release_again create_again
+prog_limits , - stack_after_reset stack_with_a_used_handle stack_beside_an_ended_context dependent_launch release_again create_again
 prog_rare $EACH_WAY GPUCAP_MAX=3G green_second bare_second context_second compressed
 prog_rare $WRAPPED GPUCAP_MAX=3G handles_without_a_context pools_destroyed_in_use pools_destroyed_behind_frees
 prog_rare , - pools_destroyed_before_a_context_ends kept_and_freed_at_once freed_at_once_before_their_pool_ends

@@ -7,12 +7,13 @@ Starts overhead.py PROGRAM for each NAME with its variables, --each times, all o
 a few steps while the others wait, turn by turn, until there were so many turns or so many seconds have passed. All do the
 same work in the same turn. The order changes from turn to turn, and no process goes twice in a row: it would find its
 caches warm and be several percent faster. The first --skip steps of a turn do not count: the others have used the
-processors' caches meanwhile.
+processors' caches meanwhile. The first turn does not count: who goes first may compile a kernel that the others then find
+on disk (1.5 s in gpt_varlen, whichever process was first).
 
 Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the
 standard error of that (a process counts with the median of its turns, each divided by the median of all processes in that
-turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; and the
-mean step of its fastest and of its slowest process.
+turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; the
+mean step of its fastest and of its slowest process; and its longest step, with the turn (from 0) that contained it.
 """
 import argparse
 import math
@@ -118,10 +119,11 @@ def report(program, group, first, relative, held):
     error = ratio * math.hypot(mine.error / mine.value, theirs.error / theirs.value) if group is not first else 0
     steps, steps_first = ([ms for runner in runners for turn in runner.turns for ms in turn] for runners in (group, first))
     alone = sorted(statistics.mean(ms for turn in runner.turns for ms in turn) for runner in group)
+    longest, turn = max((ms, turn) for runner in group for turn, steps_of in enumerate(runner.turns) for ms in steps_of)
     print(f"program={program} run={group[0].name} processes={len(group)} steps={len(steps)} "
           f"median_ms={statistics.median(steps):.4f} ratio={ratio:.4f} error={error:.4f} "
           f"total={sum(steps) / sum(steps_first):.4f} "
-          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} held={held}", flush=True)
+          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} longest_ms={longest:.1f} turn={turn} held={held}", flush=True)
 
 
 def main():
@@ -151,9 +153,11 @@ def main():
     few = sorted(os.sched_getaffinity(0))[-options.cpus:]
     for runner in runners:  # not before: starting is a matter of many processors
         runner.stay_on(few)
-    for order in in_any_order(runners, options.turns, options.seconds):
+    for order in in_any_order(runners, options.turns + 1, options.seconds):
         for runner in order:
             runner.turn(options.steps, options.skip)
+    for runner in runners:
+        del runner.turns[0]
     held = [max(runner.end() for runner in group) for group in groups]
     relative = against_all(runners)
     for group, most in zip(groups, held):
