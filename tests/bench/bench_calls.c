@@ -329,6 +329,15 @@ static double round_library(uint64_t unused)
     return round_launch(&of_libraries);
 }
 
+/* One of many that are loaded, again and again. */
+static double round_same(uint64_t unused)
+{
+    struct kernels one = {.functions = of_modules.functions, .count = 1};
+
+    (void)unused;
+    return round_launch(&one);
+}
+
 /* The first launch after a module was loaded and another unloaded. */
 static double round_reload(uint64_t unused)
 {
@@ -386,6 +395,7 @@ static const struct figure {
     {"address_range", 1 << 20, false, round_range},
     {"address_range", 1ULL << 30, false, round_range},
     {"address_range", 16ULL << 30, false, round_range},
+    {"launch_of_same", 0, true, round_same},
     {"launch", 0, true, round_module},
     {"launch_of_library", 0, true, round_library},
     {"launch_after_load", 0, true, round_reload},
