@@ -38,8 +38,9 @@
 #define ROOM_CHUNKS 4096
 #define CHUNK_MOST  (UINT64_C(8) << 20)
 /* With room for the largest usual chunks, those of a large request are this part of it: fewer to create and
- * to move, and what one wastes is little beside the block. (A 12th makes random programs hold 0.3 % more.) */
-#define REQUEST_PART 16
+ * to move, and what one wastes is little beside the block. (With a 4th some programs move so much that it
+ * costs more than 1 % of their time: docs/decisions/101.) */
+#define REQUEST_PART 8
 /* A request of this size is most likely a program's own arena, which it keeps: make it of a few large chunks,
  * so that its first allocation costs little more than a native one. pool_split.c splits them for other
  * blocks. */
