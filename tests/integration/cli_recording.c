@@ -303,16 +303,23 @@ static void test_page_that_cannot_be_written_leaves_no_file(void)
     cli_expect_status(125, &result);
     cli_expect_err("where to?", &result);
     spawn_result_free(&result);
+    result = CLI_RUN(NULL, "page", first, "--output=");
+    cli_expect_status(125, &result);
+    cli_expect_err("page: --output needs a value: --output=FILE", &result);
+    spawn_result_free(&result);
 }
 
-static void test_a_recording_is_not_overwritten_by_what_is_made_of_it(void)
+static void test_a_recording_is_not_overwritten(void)
 {
     struct stat before, after;
 
     TEST_ASSERT_EQUAL_INT(0, stat(first, &before));
     struct spawn_result result = CLI_RUN(NULL, "page", second, first, "-o", first);
     cli_expect_status(125, &result);
-    cli_expect_err("would be overwritten: it is the recording", &result);
+    cli_expect_err("would be overwritten: it is a recording", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(NULL, "page", "-o", first, second); /* as `-o run-*.gpucap` is read */
+    cli_expect_status(125, &result);
     spawn_result_free(&result);
     TEST_ASSERT_EQUAL_INT(0, symlink(first, cli_path("link")));
     result = CLI_RUN(NULL, "export", "--to=csv", first, "-o", cli_path("link"));
@@ -769,7 +776,7 @@ int main(void)
     RUN_TEST(test_commands_to_try_can_be_copied_into_a_shell);
     RUN_TEST(test_page_is_one_file_that_loads_nothing);
     RUN_TEST(test_page_that_cannot_be_written_leaves_no_file);
-    RUN_TEST(test_a_recording_is_not_overwritten_by_what_is_made_of_it);
+    RUN_TEST(test_a_recording_is_not_overwritten);
     RUN_TEST(test_export_wants_a_format_that_it_knows);
     RUN_TEST(test_recording_of_a_killed_program_is_read_with_a_note);
     RUN_TEST(test_a_long_command_is_cut_between_letters);

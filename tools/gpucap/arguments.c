@@ -47,10 +47,10 @@ static int parse_option(const struct cli_command *command, char **argv, struct a
     if (!value && option->value && !option->optional) {
         value = argv[1];
         *used = 2;
-        if (!value)
-            return cli_fail("%s: --%s needs a value: --%s=%s", command->name, option->name, option->name,
-                            option->value);
     }
+    if (option->value && !option->optional && !(value && *value))
+        return cli_fail("%s: --%s needs a value: --%s=%s", command->name, option->name, option->name,
+                        option->value);
     arguments->values[row] = value ? value : "";
     return 0;
 }
@@ -64,9 +64,10 @@ static int parse_output(const struct cli_command *command, char **argv, struct a
     if (row < 0 || argv[0][1] != 'o')
         return cli_fail("%s: unknown option '%s' (see 'gpucap help %s')", command->name, argv[0],
                         command->name);
+    const char *file = argv[0][2] ? argv[0] + 2 : argv[1];
     *used = argv[0][2] ? 1 : 2;
-    arguments->values[row] = argv[0][2] ? argv[0] + 2 : argv[1];
-    return arguments->values[row] ? 0 : cli_fail("%s: -o needs a file", command->name);
+    arguments->values[row] = file;
+    return file && *file ? 0 : cli_fail("%s: -o needs a file", command->name);
 }
 
 int arguments_parse(const struct cli_command *command, int argc, char **argv, struct arguments *arguments)

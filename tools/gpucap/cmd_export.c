@@ -48,7 +48,7 @@ int cmd_export(const struct arguments *arguments)
                         formats[format].name);
     if (formats[format].one && arguments->count > 1)
         return cli_fail("export: %s holds one process: give one recording", formats[format].name);
-    if (output_is_input("export", path, arguments->operands, arguments->count))
+    if (output_is_recording("export", path))
         return CLI_FAILED;
     if ((status = recording_set_open(&set, "export", arguments->operands, arguments->count)))
         return status;

@@ -12,7 +12,7 @@ int cmd_page(const struct arguments *arguments)
 
     if (!path)
         return cli_fail("page: where to? usage: gpucap page FILE... -o OUT.html");
-    if (output_is_input("page", path, arguments->operands, arguments->count))
+    if (output_is_recording("page", path))
         return CLI_FAILED;
     if ((status = recording_set_open(&set, "page", arguments->operands, arguments->count)))
         return status;

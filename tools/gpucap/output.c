@@ -2,6 +2,7 @@
 #include "tools/gpucap/output.h"
 
 #include "tools/gpucap/cli.h"
+#include "tools/gpucap/recording_read.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 static bool is_stdout(const char *path)
 {
-    return !path || !*path || !strcmp(path, "-");
+    return !path || !strcmp(path, "-");
 }
 
 FILE *output_open(const char *command, const char *path)
@@ -23,19 +24,12 @@ FILE *output_open(const char *command, const char *path)
     return out;
 }
 
-bool output_is_input(const char *command, const char *path, char *const *inputs, int count)
+bool output_is_recording(const char *command, const char *path)
 {
-    struct stat out, in;
-
-    if (is_stdout(path) || stat(path, &out) || !S_ISREG(out.st_mode))
+    if (is_stdout(path) || !recording_is(path))
         return false;
-    for (int i = 0; i < count; i++) {
-        if (stat(inputs[i], &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
-            cli_fail("%s: %s would be overwritten: it is the recording", command, path);
-            return true;
-        }
-    }
-    return false;
+    cli_fail("%s: %s would be overwritten: it is a recording; name another file behind -o", command, path);
+    return true;
 }
 
 int output_close(const char *command, const char *path, FILE *out, bool good)

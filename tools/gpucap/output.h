@@ -8,9 +8,8 @@
 /* Opens the file; without a path, or with "-", stdout. Returns NULL after a message. */
 FILE *output_open(const char *command, const char *path);
 
-/* Returns true after a message if the path names one of the command's input files, which it would overwrite.
- */
-bool output_is_input(const char *command, const char *path, char *const *inputs, int count);
+/* Returns true after a message if the path is a recording, as the first one is in `-o run-*.gpucap`. */
+bool output_is_recording(const char *command, const char *path);
 
 /* Closes the file of output_open(). If `good` is false, or not all could be written, removes it. Returns 0,
  * or CLI_FAILED after a message. */

@@ -237,6 +237,20 @@ static void order_names(struct recording *recording)
 
 /* ---- a file ---- */
 
+bool recording_is(const char *path)
+{
+    char magic[sizeof(RECORDING_MAGIC)];
+    struct stat status;
+    /* The opening of a FIFO would wait for a writer. */
+    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rbe") : NULL;
+    const bool is =
+        file && fread(magic, sizeof(magic), 1, file) == 1 && !memcmp(magic, RECORDING_MAGIC, sizeof(magic));
+
+    if (file)
+        fclose(file);
+    return is;
+}
+
 static int check_head(struct recording *recording, const void *bytes, size_t count, char why[RECORDING_WHY])
 {
     struct recording_head *head = &recording->head;

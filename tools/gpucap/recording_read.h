@@ -53,6 +53,9 @@ struct recording {
     bool ended;                        /* the recording was closed properly */
 };
 
+/* Returns true if the path is a file that begins as a recording does. */
+bool recording_is(const char *path);
+
 /* Reads a file. Returns 0, or -1 with a sentence in `why`; then the caller need not close it. */
 int recording_open(struct recording *recording, const char *path, char why[RECORDING_WHY]);
 

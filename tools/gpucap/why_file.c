@@ -30,21 +30,6 @@
 #define NEIGHBOURS 4
 #define LITTLE     (16 * MIB)
 
-/* Returns true if the path is a recording: a program or folder here may have the name of a job. */
-static bool is_recording(const char *path)
-{
-    char magic[sizeof(RECORDING_MAGIC)];
-    struct stat status;
-    /* The opening of a FIFO would wait for a writer. */
-    FILE *file = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? fopen(path, "rbe") : NULL;
-    const bool is =
-        file && fread(magic, sizeof(magic), 1, file) == 1 && !memcmp(magic, RECORDING_MAGIC, sizeof(magic));
-
-    if (file)
-        fclose(file);
-    return is;
-}
-
 bool why_names_file(const char *word)
 {
     static const char ending[] = ".gpucap";
@@ -53,7 +38,7 @@ bool why_names_file(const char *word)
     if (!word[strspn(word, "0123456789")])
         return false;
     return strchr(word, '/') || (length > tail && !strcmp(word + length - tail, ending)) ||
-           is_recording(word);
+           recording_is(word); /* a program or folder here may have the name of a job */
 }
 
 /* ---- one refusal ---- */
