@@ -106,13 +106,12 @@ static int parse_option(struct run *run, char **argv, int *used)
     }
     if (length == 5 && !strncmp(name, "adopt", length))
         return adopt_frameworks(value);
-    if (!strcmp(name, "help")) {
-        run->help = true;
-        return 0;
-    }
-    if (!strcmp(name, "summary")) {
-        run->summary = true;
-        return 0;
+    bool *flag = length == 4 && !strncmp(name, "help", length)      ? &run->help
+                 : length == 7 && !strncmp(name, "summary", length) ? &run->summary
+                                                                    : NULL;
+    if (flag) {
+        *flag = true;
+        return value ? cli_fail("run: --%.*s takes no value", (int)length, name) : 0;
     }
     int id = options_find(name, length);
     if (id < 0)
