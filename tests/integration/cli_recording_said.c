@@ -345,6 +345,19 @@ static void test_what_is_no_recording_is_named_as_what_it_is(void)
     cli_expect_status(125, &result);
     cli_expect_err("b.gpucap is empty: nothing was recorded in it\n", &result);
     spawn_result_free(&result);
+    struct spawn_env *env = cli_env(); /* a word could also be a job */
+    const char *script = "cd \"$HOME\" && echo text >a.log && exec \"$CLI\" why a.log $SECOND";
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    result = spawn_run(env, (const char *[]){"/bin/sh", "-c", script, NULL}, NULL);
+    cli_expect_status(1, &result);
+    cli_expect_err("the file of that name here is no recording\n", &result);
+    spawn_result_free(&result);
+    spawn_env_set(env, "SECOND", path);
+    result = spawn_run(env, (const char *[]){"/bin/sh", "-c", script, NULL}, NULL);
+    cli_expect_status(125, &result);
+    cli_expect_err("a.log is no recording of gpucap; it is left out\n", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
 }
 
 /* It is in neither the pictures nor the tables: without the note it would just be missing. */

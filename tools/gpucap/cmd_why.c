@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "interpose/base/clock.h"
 #include "interpose/base/sums.h"
@@ -476,8 +477,10 @@ int cmd_why(const struct arguments *arguments)
     struct ledgers ledgers;
     int status, explained = 0;
 
-    if (arguments->count > 0 && why_names_file(arguments->operands[0]))
-        return why_files(arguments->operands, arguments->count);
+    for (int i = 0; i < arguments->count; i++) {
+        if (why_names_file(arguments->operands[i]))
+            return why_files(arguments->operands, arguments->count);
+    }
     if (arguments->count != 1)
         return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
     if ((status = look_open(&ledgers, arguments)))
@@ -485,6 +488,8 @@ int cmd_why(const struct arguments *arguments)
     unmanaged_find(&ledgers);
     if (!ledgers_choose(&ledgers, arguments->operands[0])) {
         status = look_absent("why", &ledgers, arguments->operands[0]);
+        if (access(arguments->operands[0], F_OK) == 0)
+            cli_fail("why:   the file of that name here is no recording");
         fputs("gpucap: why:   to explain a process that has ended, make a recording:\n"
               "gpucap: why:   `gpucap run --record=FILE`, then `gpucap why FILE`\n",
               stderr);
