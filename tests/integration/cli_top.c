@@ -224,6 +224,36 @@ static void test_jobs_can_be_one_line_each(void)
     quit();
 }
 
+/* One on two cards has two lines, which name them. */
+static void test_processes_and_jobs_on_several_cards_count_once(void)
+{
+    struct member *member = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
+
+    members_tell(member, "also " MEMBERS_OTHER_UUID);
+    members_start(MEMBERS_UUID, "train-a", 8192, 2048, 0);
+    start_top("vt100");
+    screen_await(&screen, "  2 processes  ", true);
+    screen_await(&screen, " GPU-0000000", true);
+    screen_await(&screen, " GPU-1111111", true);
+    screen_type(&screen, "g");
+    screen_await(&screen, "  1 job  ", true);
+    quit();
+}
+
+/* Its processes had them at different times. */
+static void test_the_peak_of_a_job_is_not_the_sum_of_its_processes_peaks(void)
+{
+    struct member *first = members_start(MEMBERS_UUID, "train-a", 8192, 5120, 0);
+
+    members_tell(first, "use 1024 0");
+    members_tell(members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0), "use 1024 0");
+    start_top("vt100");
+    screen_await(&screen, "1.0G      0   5.0G   8.0G", true);
+    screen_type(&screen, "g");
+    screen_await(&screen, "2.0G      0   5.0G   8.0G", true);
+    quit();
+}
+
 static void test_more_processes_than_lines_scroll(void)
 {
     const struct member *last = NULL;
@@ -310,6 +340,8 @@ int main(void)
     RUN_TEST(test_trim_and_limit_are_one_key_away);
     RUN_TEST(test_signal_goes_to_the_selected_process);
     RUN_TEST(test_jobs_can_be_one_line_each);
+    RUN_TEST(test_processes_and_jobs_on_several_cards_count_once);
+    RUN_TEST(test_the_peak_of_a_job_is_not_the_sum_of_its_processes_peaks);
     RUN_TEST(test_more_processes_than_lines_scroll);
     RUN_TEST(test_help_comes_and_goes);
     RUN_TEST(test_interrupt_leaves_the_terminal_as_it_was);

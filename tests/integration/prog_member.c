@@ -10,6 +10,7 @@
  *     stuck                can give nothing of its idle memory back from now on
  *     later USED CACHED    the same, but only when a question comes
  *     refuse ASKED         notes a refusal
+ *     also UUID            joins the job on another card too, with the same figures, and never answers there
  *     wait BYTES           waits for so much, beyond its lease, in a thread of its own
  */
 #include <pthread.h>
@@ -25,6 +26,7 @@
 #define MIB     UINT64_C(1048576)
 #define RESERVE (64 * MIB) /* the default */
 
+static const char *folder, *job; /* job: NULL for none */
 static struct ledger *ledger;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the figures */
 static struct ledger_figures figures;
@@ -90,9 +92,23 @@ static void note_refusal(uint64_t asked)
     ledger_note_refusal(ledger, &refusal, (const uint64_t[RECORDING_APART_COUNT]){0});
 }
 
+static void join_also(const char *uuid)
+{
+    struct ledger *other;
+    char why[LEDGER_WHY];
+
+    if (ledger_open(&other, folder, uuid, why) || ledger_join(other, job, figures.limit)) {
+        fprintf(stderr, "prog_member: cannot join: %s\n", why);
+        exit(1);
+    }
+    ledger_publish(other, &figures);
+    ledger_settle(other, figures.used);
+}
+
 static void obey(const char *line)
 {
     static uint64_t waits_for;
+    char uuid[LEDGER_UUID];
     unsigned long long first = 0, second = 0;
     pthread_t waiter;
 
@@ -111,6 +127,8 @@ static void obey(const char *line)
         is_stuck = true;
     } else if (sscanf(line, "refuse %llu", &first) == 1) {
         note_refusal(first * MIB);
+    } else if (sscanf(line, "also %47s", uuid) == 1) {
+        join_also(uuid);
     } else if (sscanf(line, "wait %llu", &first) == 1) {
         waits_for = first * MIB;
         if (pthread_create(&waiter, NULL, wait_for_memory, &waits_for) == 0)
@@ -134,8 +152,9 @@ int main(int argc, char **argv)
     if (argc < 7)
         return 2;
     const uint64_t max = mib(argv[4]) ? mib(argv[4]) : LEDGER_UNLIMITED;
-    if (ledger_open(&ledger, argv[1], argv[2], why) ||
-        ledger_join(ledger, strcmp(argv[3], "-") ? argv[3] : NULL, max)) {
+    folder = argv[1];
+    job = strcmp(argv[3], "-") ? argv[3] : NULL;
+    if (ledger_open(&ledger, folder, argv[2], why) || ledger_join(ledger, job, max)) {
         fprintf(stderr, "prog_member: cannot join: %s\n", why);
         return 1;
     }

@@ -157,6 +157,8 @@ static uint64_t add(uint64_t a, uint64_t b)
 
 static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
 {
+    struct ledger_totals totals;
+
     cards_read(ledgers->nvml, card->uuid, &card->facts);
     card->count = 0;
     card->managed = card->idle = 0;
@@ -167,6 +169,7 @@ static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
             continue;
         process->slot = slot;
         process->chosen = process->answered = false;
+        process->job_peak = ledger_read_job(card->ledger, process->entry.job, &totals) ? totals.peak : 0;
         words_clean(process->entry.job);
         words_clean(process->entry.command);
         who_user(process->entry.uid, process->user, sizeof(process->user));

@@ -21,6 +21,8 @@ struct ledgers_process {
     bool asked;  /* by the last ledgers_poke, with this question */
     uint32_t question;
     bool answered;
+    uint64_t given;    /* to the last steer_trim */
+    uint64_t job_peak; /* of its job; its processes' own need not add up to it */
     char user[LEDGERS_USER];
     char command[LEDGERS_COMMAND]; /* as far as the caller may see it */
 };

@@ -43,6 +43,8 @@ void top_history_free(struct top_history *history);
 
 /* Rebuilds the rows and keeps the selection on the same process or job. Returns false without memory. */
 bool top_rows(struct top *top);
+/* Returns how many processes, or jobs, the rows are: one on several cards has several rows. */
+int top_things(const struct top *top);
 /* Selects a row, or the nearest existing one. */
 void top_select(struct top *top, int row);
 const char *top_order_name(enum top_order order);

@@ -254,11 +254,16 @@ static const char *command_of(const struct ledgers_process *process)
     return command;
 }
 
+/* What the row is of: with several cards also the card. */
 static void describe(const struct top *top, const struct top_row *row, char *text, size_t size)
 {
     const struct ledger_entry *entry = &row->process->entry;
     char asked[WORDS_TEXT];
+    const size_t used =
+        top->ledgers->count > 1 ? (size_t)snprintf(text, size, "%s: ", ledgers_card_name(row->card)) : 0;
 
+    text += used;
+    size -= used;
     if (top->by_job && *entry->job)
         snprintf(text, size, "%d process%s", row->members, row->members == 1 ? "" : "es");
     else if (entry->waiting)
@@ -359,10 +364,11 @@ static void draw_title(const struct top *top)
     gethostname(host, sizeof(host) - 1);
     if (localtime_r(&now, &parts))
         strftime(clock, sizeof(clock), "%H:%M:%S", &parts);
-    snprintf(line, sizeof(line), "gpucap top  %.30s  %s  %d %s  sorted by %s", host, clock, top->count,
-             top->by_job       ? top->count == 1 ? "job" : "jobs"
-             : top->count == 1 ? "process"
-                               : "processes",
+    const int things = top_things(top);
+    snprintf(line, sizeof(line), "gpucap top  %.30s  %s  %d %s  sorted by %s", host, clock, things,
+             top->by_job   ? things == 1 ? "job" : "jobs"
+             : things == 1 ? "process"
+                           : "processes",
              top_order_name(top->order));
     attron(A_BOLD);
     put(0, 0, COLS, line);

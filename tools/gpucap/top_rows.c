@@ -156,29 +156,49 @@ static void add_process(struct top *top, const struct ledgers_card *card,
 
     if (!top->by_job || !row || !same_job(row, card, process)) {
         row = &top->rows[top->count++];
-        *row = (struct top_row){.card = card, .process = process, .limit = ledgers_limit(process)};
-        if (top->by_job && *process->entry.job)
-            row->limit = process->entry.job_max; /* that of a process alone is not the job's */
+        *row = (struct top_row){
+            .card = card, .process = process, .limit = ledgers_limit(process), .peak = process->entry.peak};
+        if (top->by_job && *process->entry.job) { /* those of a process alone are not the job's */
+            row->limit = process->entry.job_max;
+            row->peak = process->job_peak;
+        }
     }
     row->members++;
     row->used += process->entry.used;
     row->idle += process->entry.cached;
-    row->peak += process->entry.peak;
     add_past(top->history, card, process, row->past);
+}
+
+/* Returns true for a row of this process or, if rows are jobs, of its job. */
+static bool is_row_of(const struct top *top, int row, const struct ledger_entry *other)
+{
+    const struct ledger_entry *entry = &top->rows[row].process->entry;
+
+    return top->by_job && *entry->job ? !strcmp(entry->job, other->job) : entry->pid == other->pid;
 }
 
 /* The row of the process or job that was selected last; 0 if it is gone. */
 static int find_selected(const struct top *top)
 {
     for (int i = 0; i < top->count; i++) {
-        const struct ledger_entry *entry = &top->rows[i].process->entry;
-        const bool same =
-            top->by_job && *entry->job ? !strcmp(entry->job, top->entry.job) : entry->pid == top->entry.pid;
-
-        if (same && !strcmp(top->rows[i].card->uuid, top->uuid))
+        if (is_row_of(top, i, &top->entry) && !strcmp(top->rows[i].card->uuid, top->uuid))
             return i;
     }
     return 0;
+}
+
+int top_things(const struct top *top)
+{
+    int things = 0;
+
+    for (int i = 0; i < top->count; i++) {
+        int first = 0;
+
+        while (!is_row_of(top, first, &top->rows[i].process->entry))
+            first++;
+        things += first == i;
+    }
+    return things;
 }
 
 void top_select(struct top *top, int row)
