@@ -193,7 +193,7 @@ static void test_set_changes_the_job_on_each_card_where_it_is(void)
     spawn_result_free(&result);
 }
 
-static void test_set_says_if_the_card_is_smaller(void)
+static void test_set_says_if_the_card_or_the_max_is_smaller(void)
 {
     members_start(members_sim_uuid(), "train-a", 8192, 1024, 0);
     struct spawn_result result = run("set", "train-a", "--min=20G");
@@ -202,6 +202,12 @@ static void test_set_says_if_the_card_is_smaller(void)
     cli_expect_out("train-a on GPU 0: min was none, is 20.0 GiB now\n"
                    "  more than the card has, which is 16.0 GiB\n",
                    &result);
+    spawn_result_free(&result);
+    result = run("set", "train-a", "--min=9G");
+    cli_expect_out("is 9.0 GiB now\n  more than the job's max, which is 8.0 GiB\n", &result);
+    spawn_result_free(&result);
+    result = run("set", "evening", "--max=20G");
+    cli_expect_out("  more than the card has, which is 16.0 GiB\n", &result);
     spawn_result_free(&result);
     result = run("set", "train-a", "--max=none");
     TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "more than"), result.out);
@@ -236,7 +242,7 @@ static void test_set_takes_a_percentage_of_a_card_whose_size_is_known(void)
     const struct member *there = members_start(MEMBERS_UUID, "train-b", 8192, 1024, 0);
     result = run("set", "train-b", "--max=25%");
     cli_expect_status(1, &result);
-    cli_expect_err("a percentage means nothing", &result);
+    cli_expect_err("give a size such as 8G, not a percentage", &result);
     TEST_ASSERT_EQUAL_UINT64(8192 * MIB, look_up(MEMBERS_UUID, there).job_max);
     spawn_result_free(&result);
 }
@@ -378,6 +384,16 @@ static void test_trim_all_reaches_every_job_and_card(void)
     spawn_result_free(&result);
 }
 
+static void test_trim_counts_a_process_on_two_cards_once(void)
+{
+    struct member *deaf = members_start_deaf(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
+
+    members_tell(deaf, "also " MEMBERS_OTHER_UUID);
+    struct spawn_result result = run("trim", "all", NULL);
+    cli_expect_out("nothing given back (1 process asked); 1 did not answer\n", &result);
+    spawn_result_free(&result);
+}
+
 static void test_trim_names_a_process_that_does_not_answer(void)
 {
     const struct member *deaf = members_start_deaf(MEMBERS_UUID, "train-a", 8192, 5120, 1024);
@@ -443,7 +459,7 @@ int main(void)
     RUN_TEST(test_set_below_what_programs_hold_says_that_requests_are_refused);
     RUN_TEST(test_set_changes_the_job_on_each_card_where_it_is);
     RUN_TEST(test_set_by_process_changes_its_job_on_every_card);
-    RUN_TEST(test_set_says_if_the_card_is_smaller);
+    RUN_TEST(test_set_says_if_the_card_or_the_max_is_smaller);
     RUN_TEST(test_set_takes_a_percentage_of_a_card_whose_size_is_known);
     RUN_TEST(test_set_makes_a_group_before_its_first_process);
     RUN_TEST(test_set_of_a_mistyped_name_makes_nothing);
@@ -453,6 +469,7 @@ int main(void)
     RUN_TEST(test_trim_cuts_a_long_command_between_letters);
     RUN_TEST(test_trim_says_that_idle_memory_cannot_go_back);
     RUN_TEST(test_trim_all_reaches_every_job_and_card);
+    RUN_TEST(test_trim_counts_a_process_on_two_cards_once);
     RUN_TEST(test_trim_names_a_process_that_does_not_answer);
     RUN_TEST(test_only_the_owner_changes_a_process);
     return UNITY_END();

@@ -52,7 +52,7 @@ static bool resolve(const struct ledgers_card *card, const struct steer_max *max
     char text[WORDS_TEXT];
 
     if (max->size.is_percent && !card->facts.known) {
-        fprintf(err, "gpucap: %s: how large it is cannot be known here, so a percentage means nothing\n",
+        fprintf(err, "gpucap: %s: its size is not known here, so give a size such as 8G, not a percentage\n",
                 ledgers_card_name(card));
         return false;
     }
@@ -134,6 +134,18 @@ static void shrink(const struct ledgers_card *card, const struct job *job, uint6
         fputs(" the rest fits\n", out);
 }
 
+/* Says that a limit is more than the card has, or a min or high more than the job's max. */
+static void note_excess(const struct ledgers_card *card, enum ledger_limit limit, uint64_t bytes,
+                        uint64_t job_max, FILE *out)
+{
+    char text[WORDS_TEXT];
+
+    if (card->facts.known && bytes > card->facts.total && bytes != LEDGER_UNLIMITED)
+        fprintf(out, "  more than the card has, which is %s\n", words_size(card->facts.total, text));
+    else if (limit != LEDGER_MAX && bytes > job_max)
+        fprintf(out, "  more than the job's max, which is %s\n", words_size(job_max, text));
+}
+
 static int set_job(const struct ledgers_card *card, const struct job *job, const struct steer_max *max,
                    FILE *out, FILE *err)
 {
@@ -159,8 +171,7 @@ static int set_job(const struct ledgers_card *card, const struct job *job, const
     fprintf(out, "%s on %s: %s was %s, is %s now\n", job->name, ledgers_card_name(card),
             steer_name(max->limit), words_size(shown(max->limit, old), before),
             words_size(shown(max->limit, bytes), after));
-    if (card->facts.known && bytes > card->facts.total && bytes != LEDGER_UNLIMITED)
-        fprintf(out, "  more than the card has, which is %s\n", words_size(card->facts.total, after));
+    note_excess(card, max->limit, bytes, job->max, out);
     if (max->limit == LEDGER_MAX && job->used > bytes)
         shrink(card, job, bytes, out);
     return 0;
@@ -209,6 +220,7 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
         }
         fprintf(out, "%s on %s: %s is %s now; it has no process yet\n", name, ledgers_card_name(card),
                 steer_name(max->limit), words_size(shown(max->limit, bytes), text));
+        note_excess(card, max->limit, bytes, LEDGER_UNLIMITED, out);
         made++;
     }
     return made && made == ledgers->count ? 0 : CLI_UNDONE;
@@ -233,15 +245,15 @@ static uint64_t given_since(const struct ledgers_card *card, const struct ledger
 }
 
 static void report_process(const struct ledgers_card *card, const struct ledgers_process *process,
-                           uint64_t given, uint64_t idle, FILE *out)
+                           uint64_t idle, FILE *out)
 {
     char text[WORDS_TEXT], command[WORDS_CUT];
 
     fprintf(out, "%7d  %-7s  ", (int)process->entry.pid, ledgers_card_name(card));
     if (!process->answered)
         fprintf(out, "did not answer within %d s", STEER_TRIM_MS / 1000);
-    else if (given)
-        fprintf(out, "%s given back", words_size(given, text));
+    else if (process->given)
+        fprintf(out, "%s given back", words_size(process->given, text));
     else if (idle)
         fprintf(out, "none of %s idle can go back", words_size(idle, text));
     else
@@ -249,37 +261,85 @@ static void report_process(const struct ledgers_card *card, const struct ledgers
     fprintf(out, "  %s\n", words_cut(process->command, COMMAND_MAX, command));
 }
 
+static bool is_foreign(const struct ledgers_process *process)
+{
+    return process->chosen && !ledgers_may_change(process);
+}
+
+static bool is_chosen(const struct ledgers_process *process)
+{
+    return process->chosen;
+}
+
+static bool is_giver(const struct ledgers_process *process)
+{
+    return process->chosen && process->given;
+}
+
+static bool is_silent(const struct ledgers_process *process)
+{
+    return process->chosen && !process->answered;
+}
+
+/* Returns true if an earlier card than number `end` has the process. */
+static bool is_counted(const struct ledgers *ledgers, int end, pid_t pid,
+                       bool (*is)(const struct ledgers_process *process))
+{
+    for (int i = 0; i < end; i++) {
+        for (int j = 0; j < ledgers->cards[i].count; j++) {
+            const struct ledgers_process *process = &ledgers->cards[i].processes[j];
+
+            if (process->entry.pid == pid && is(process))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Counts the processes of a kind, each once even if it uses several cards. */
+static int count(const struct ledgers *ledgers, bool (*is)(const struct ledgers_process *process))
+{
+    int found = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        for (int j = 0; j < ledgers->cards[i].count; j++) {
+            const struct ledgers_process *process = &ledgers->cards[i].processes[j];
+
+            found += is(process) && !is_counted(ledgers, i, process->entry.pid, is);
+        }
+    }
+    return found;
+}
+
 int steer_trim(struct ledgers *ledgers, bool brief, FILE *out)
 {
     char text[WORDS_TEXT];
     uint64_t sum = 0;
-    int asked = 0, givers = 0, silent = 0, foreign = 0;
+    const int foreign = count(ledgers, is_foreign);
 
     for (int i = 0; i < ledgers->count; i++) {
         for (int j = 0; j < ledgers->cards[i].count; j++) {
             struct ledgers_process *process = &ledgers->cards[i].processes[j];
 
-            foreign += process->chosen && !ledgers_may_change(process);
             process->chosen = process->chosen && ledgers_may_change(process);
         }
     }
     ledgers_poke(ledgers, false, UINT64_MAX, STEER_TRIM_MS);
     for (int i = 0; i < ledgers->count; i++) {
         for (int j = 0; j < ledgers->cards[i].count; j++) {
-            const struct ledgers_process *process = &ledgers->cards[i].processes[j];
+            struct ledgers_process *process = &ledgers->cards[i].processes[j];
 
             if (!process->chosen)
                 continue;
             uint64_t idle;
-            const uint64_t given = given_since(&ledgers->cards[i], process, &idle);
+            process->given = given_since(&ledgers->cards[i], process, &idle);
             if (!brief)
-                report_process(&ledgers->cards[i], process, given, idle, out);
-            sum += given;
-            givers += given != 0;
-            asked++;
-            silent += !process->answered;
+                report_process(&ledgers->cards[i], process, idle, out);
+            sum += process->given;
         }
     }
+    const int asked = count(ledgers, is_chosen), givers = count(ledgers, is_giver),
+              silent = count(ledgers, is_silent);
     if (sum)
         fprintf(out, "%s given back by %d process%s", words_size(sum, text), givers, givers == 1 ? "" : "es");
     else
