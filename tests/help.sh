@@ -38,6 +38,12 @@ for script in "$tools"/*; do
         check "tools/$(basename "$script") --help" "$script" --help
     fi
 done
+for program in train fleet scenarios; do
+    if ! "$build/$program" --help 2>&1 >/dev/full | grep -q "^$program: cannot write to stdout"; then
+        echo "$program --help: does not say that it cannot write"
+        failed=1
+    fi
+done
 if [ "$texts" -lt 30 ]; then
     echo "only $texts texts were found"
     failed=1

@@ -165,15 +165,19 @@ static enum status take_pair(struct train_options *options, const struct option_
 
     if (parse_pair(text, second, field))
         return STATUS_OK;
-    return status_fail(STATUS_USAGE, "--%s %s %s: expected two models (see --model in --help)", entry->name,
-                       text, second ? second : "");
+    return status_fail(STATUS_USAGE, "--%s %s%s%s: expected two models (see --model in --help)", entry->name,
+                       text, second ? " " : "", second ? second : "");
 }
 
 static enum status refuse(const struct option_entry *entry, const char *text)
 {
+    const char *more = entry->type == OPTION_SIZE   ? " bytes, such as 512M or 8G"
+                       : entry->type == OPTION_LIST ? ", at most 8 of them"
+                                                    : "";
+
     if (entry->max > 0)
-        return status_fail(STATUS_USAGE, "--%s=%s: expected %s from %.10g to %.10g", entry->name, text,
-                           entry->value_name, entry->min, entry->max);
+        return status_fail(STATUS_USAGE, "--%s=%s: expected %s from %.10g to %.10g%s", entry->name, text,
+                           entry->value_name, entry->min, entry->max, more);
     return status_fail(STATUS_USAGE, "--%s=%s: expected %s", entry->name, text, entry->value_name);
 }
 

@@ -161,5 +161,8 @@ int main(int argc, char **argv)
         fleet_mps_stop();
     fleet_place_clean();
     fleet_plan_free(&plan);
-    return fflush(stdout) ? 1 : status;
+    if (fflush(stdout) == 0)
+        return status;
+    fputs("fleet: cannot write to stdout\n", stderr);
+    return 1;
 }

@@ -132,7 +132,8 @@ static void not_started(struct fleet_member *member, int error)
     member->pid = 0;
     member->code = error;
     member->ended_ns = fleet_now();
-    snprintf(member->reason, sizeof(member->reason), "%.900s: %s", member->job->argv[0], strerror(error));
+    snprintf(member->reason, sizeof(member->reason), "%s",
+             member->job->argv[0]); /* the end names the error */
 }
 
 static void close_pipes(struct fleet_member *member)

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -153,9 +154,17 @@ struct settings {
     struct scenario scenario;
 };
 
-static int refuse(const char *argument)
+static int refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int refuse(const char *format, ...)
 {
-    fprintf(stderr, "scenarios: '%s' is not valid (see --help)\n", argument);
+    va_list arguments;
+
+    va_start(arguments, format);
+    fputs("scenarios: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
     return -EINVAL;
 }
 
@@ -168,7 +177,7 @@ static int choose(struct settings *settings, const char *argument)
         if (all || (argument[0] == scenarios[i].letter && !argument[1]))
             settings->wanted[i] = found = true;
     }
-    return found ? 0 : refuse(argument);
+    return found ? 0 : refuse("'%s' is no scenario: give letters from a to g, or all", argument);
 }
 
 static int set_size(struct settings *settings, const char *text)
@@ -176,18 +185,18 @@ static int set_size(struct settings *settings, const char *text)
     struct size_value size;
 
     if (size_parse(text, strlen(text), &size) || size.is_percent || size.bytes == 0)
-        return -EINVAL;
+        return refuse("--card=%s is not valid; accepted: a size such as 8G or 512M", text);
     settings->scenario.size = size.bytes;
     return 0;
 }
 
-static int set_count(unsigned *to, const char *text, unsigned long most)
+static int set_count(unsigned *to, enum option_id id, const char *text, unsigned long most)
 {
     char *end;
     const unsigned long count = strtoul(text, &end, 10);
 
     if (*end || count < 1 || count > most)
-        return -EINVAL;
+        return refuse("--%s=%s: expected a number from 1 to %lu", options[id].name, text, most);
     *to = (unsigned)count;
     return 0;
 }
@@ -198,9 +207,9 @@ static int set_option(struct settings *settings, enum option_id id, const char *
     case CARD:
         return set_size(settings, value);
     case PROCESSES:
-        return set_count(&settings->scenario.processes, value, SCENARIO_PROCESSES);
+        return set_count(&settings->scenario.processes, id, value, SCENARIO_PROCESSES);
     case SECONDS:
-        return set_count(&settings->seconds, value, 1000000);
+        return set_count(&settings->seconds, id, value, 1000000);
     case QUICK:
         settings->scenario.quick = true;
         break;
@@ -248,16 +257,19 @@ static int read_argument(struct settings *settings, const char *argument)
     if (argument[0] != '-')
         return choose(settings, argument);
     if (name == argument + 2 && strncmp(argument, "--", 2) != 0)
-        return refuse(argument);
+        return refuse("unknown option '%s' (see --help)", argument);
     const size_t length = strcspn(name, "=");
     const char *value = name[length] ? name + length + 1 : NULL;
     while (id < OPTIONS &&
            (strlen(options[id].name) != length || strncmp(options[id].name, name, length) != 0))
         id++;
-    if (id == OPTIONS || (value && !options[id].form) ||
-        (!value && options[id].form && options[id].form[0] != '['))
-        return refuse(argument);
-    return set_option(settings, (enum option_id)id, value) ? refuse(argument) : 0;
+    if (id == OPTIONS)
+        return refuse("unknown option '%s' (see --help)", argument);
+    if (value && !options[id].form)
+        return refuse("--%s takes no value", options[id].name);
+    if (!value && options[id].form && options[id].form[0] != '[')
+        return refuse("--%s needs a value: --%s=%s", options[id].name, options[id].name, options[id].form);
+    return set_option(settings, (enum option_id)id, value);
 }
 
 /* Removes gpucap's variables from the environment, so that native runs are native. */
@@ -502,8 +514,10 @@ static int show(struct settings *settings)
             name_result(&room[i], known);
     }
     if (error) {
-        fprintf(stderr, "scenarios: --from=%s: %s", settings->from, strerror(-error));
-        fprintf(stderr, line ? ", line %u\n" : "\n", line);
+        if (error == -EINVAL)
+            refuse("--from=%s: line %u is not what --save writes", settings->from, line);
+        else
+            refuse("--from=%s: %s", settings->from, strerror(-error));
         return 1;
     }
     if (make_folders(settings, folder))
@@ -511,6 +525,12 @@ static int show(struct settings *settings)
     for (unsigned i = 0; i < results.count; i++)
         error |= keep_result(settings, &results, &room[i]);
     return conclude(settings, &results) || error;
+}
+
+/* Returns the status if all of stdout could be written. */
+static int finish(int status)
+{
+    return fflush(stdout) ? refuse("cannot write to stdout"), 1 : status;
 }
 
 int main(int argc, char **argv)
@@ -526,7 +546,7 @@ int main(int argc, char **argv)
         any |= settings.wanted[i];
     if (settings.man) {
         print_manual(stdout);
-        return fflush(stdout) ? 1 : 0;
+        return finish(0);
     }
     if (settings.from && any) {
         fputs("scenarios: --from runs nothing; leave the letters out\n", stderr);
@@ -534,15 +554,15 @@ int main(int argc, char **argv)
     }
     if (settings.help || (!any && !settings.from)) {
         print_help(settings.help ? stdout : stderr);
-        return !settings.help ? USAGE : fflush(stdout) ? 1 : 0;
+        return finish(settings.help ? 0 : USAGE);
     }
     if (settings.from)
-        return fflush(stdout) || show(&settings);
+        return finish(show(&settings));
     if (fleet_run_open()) {
         fputs("scenarios: signals cannot be read here\n", stderr);
         return 1;
     }
     const int status = run(&settings, argc, argv);
     card_leave(&settings.scenario.card);
-    return fflush(stdout) ? 1 : status;
+    return finish(status);
 }

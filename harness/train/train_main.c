@@ -33,7 +33,7 @@ int main(int argc, char **argv)
         return status;
     if (options.help || options.man) {
         (options.help ? train_options_print_help : train_options_print_manual)(stdout);
-        return fflush(stdout) ? STATUS_FAILED : STATUS_OK;
+        return fflush(stdout) ? status_fail(STATUS_FAILED, "cannot write to stdout") : STATUS_OK;
     }
     /* Without these signals, a write past the file size limit or into a closed pipe fails. With them it would
      * end the process. */

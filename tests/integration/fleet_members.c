@@ -79,7 +79,7 @@ static void test_every_death_is_named_and_the_others_go_on(void)
     cli_expect_out("member 1: out of memory: device: OUT OF MEMORY\n", &result);
     cli_expect_out("member 2: killed by signal 9 (Killed)\n", &result);
     cli_expect_out("member 3: exit status 7\n", &result);
-    cli_expect_out("member 4: not started: No such file or directory", &result);
+    cli_expect_out("member 4: not started: No such file or directory: no-such-program-anywhere\n", &result);
     spawn_result_free(&result);
 }
 
