@@ -207,8 +207,14 @@ static void test_sim_puts_the_simulated_driver_first(void)
                   CLI_RUN(env, "run", "--sim=2x3G", "--", "sh", "-c", "echo $LD_LIBRARY_PATH $GPUCAP_SIM"));
     spawn_env_set(env, "GPUCAP_SIM", "1x5G");
     expect_output("1x5G\n", CLI_RUN(env, "run", "--sim", "--", "sh", "-c", "echo $GPUCAP_SIM"));
+    spawn_env_set(env, "GPUCAP_SIM", "2xx");
+    expect_refusal("GPUCAP_SIM='2xx' is not valid", CLI_RUN(env, "run", "--sim", "--", "echo", "ran"));
     spawn_env_free(env);
-    expect_refusal("'2xx'", CLI_RUN(NULL, "run", "--sim=2xx", "--", "echo", "ran"));
+    expect_refusal("--sim='2xx' is not valid", CLI_RUN(NULL, "run", "--sim=2xx", "--", "echo", "ran"));
+    struct spawn_result result = CLI_RUN(NULL, "run", "--sim", "2x3G", "echo", "ran");
+    cli_expect_status(127, &result);
+    cli_expect_err("there is no program '2x3G'; for simulated cards write --sim=2x3G\n", &result);
+    spawn_result_free(&result);
 }
 
 static void test_program_with_other_rights_is_refused(void)

@@ -96,12 +96,13 @@ int cli_use_sim(const char *where, const char *spec, char *path, size_t size)
 {
     struct sim_card_spec cards;
     char why[256];
+    const char *name = spec ? "--sim" : "GPUCAP_SIM";
     if (!spec)
         spec = getenv("GPUCAP_SIM");
     if (!spec)
         spec = CARD_SPEC_DEFAULT;
     if (sim_card_spec_parse(spec, &cards, why, sizeof(why)))
-        return cli_fail("%s--sim='%s' is not valid %s; accepted: cards such as 2x16G", where, spec, why);
+        return cli_fail("%s%s='%s' is not valid %s; accepted: cards such as 2x16G", where, name, spec, why);
     if (place_sim(path, size))
         return cli_fail(
             "%sno simulated GPU: sim/libcuda.so.1 is neither beside this program nor in ../lib/gpucap; "

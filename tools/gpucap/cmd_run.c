@@ -12,6 +12,7 @@
 #include "tools/gpucap/place.h"
 #include "tools/gpucap/preload.h"
 #include "tools/gpucap/program.h"
+#include "tools/simgpu/engine/sim_card_spec.h"
 #include "tools/gpucap/summary.h"
 #include "tools/gpucap/words.h"
 
@@ -375,9 +376,15 @@ static int check_program(const char *name)
 }
 
 /* Says why the program did not start. Returns the exit status. */
-static int not_started(const char *name, int error)
+static int not_started(const struct run *run, int error)
 {
-    if (error == ENOENT && strchr(name, '/') && access(name, F_OK) == 0)
+    const char *name = run->program[0];
+    struct sim_card_spec cards;
+    char why[256];
+
+    if (error == ENOENT && run->sim && !run->sim_spec && !sim_card_spec_parse(name, &cards, why, sizeof(why)))
+        cli_fail("run: there is no program '%s'; for simulated cards write --sim=%s", name, name);
+    else if (error == ENOENT && strchr(name, '/') && access(name, F_OK) == 0)
         cli_fail("run: '%s' exists, but the interpreter that it names does not", name);
     else
         cli_fail("run: '%s': %s", name, strerror(error));
@@ -411,5 +418,5 @@ int cmd_run(const struct arguments *arguments)
                                      run.sim ? run.sim_folder : NULL, &status))
         return status;
     execvp(run.program[0], run.program);
-    return not_started(run.program[0], errno);
+    return not_started(&run, errno);
 }
