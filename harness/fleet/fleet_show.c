@@ -2,6 +2,7 @@
 #include "harness/fleet/fleet_show.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -32,9 +33,11 @@ void fleet_show_bytes(uint64_t bytes, char *text, size_t size)
 
 void fleet_show_open(struct fleet_show *show, bool quiet)
 {
+    const char *term = getenv("TERM");
+
     memset(show, 0, sizeof(*show));
     show->quiet = quiet;
-    show->terminal = isatty(STDERR_FILENO);
+    show->terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
 }
 
 static void window(unsigned *columns, unsigned *rows)

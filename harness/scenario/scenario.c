@@ -530,7 +530,10 @@ static int show(struct settings *settings)
 /* Returns the status if all of stdout could be written. */
 static int finish(int status)
 {
-    return fflush(stdout) ? refuse("cannot write to stdout"), 1 : status;
+    if (fflush(stdout) == 0)
+        return status;
+    refuse("cannot write to stdout");
+    return 1;
 }
 
 int main(int argc, char **argv)

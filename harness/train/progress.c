@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
@@ -25,12 +26,20 @@ static double now_s(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Returns true if stderr is a terminal that can rewrite a line. */
+static bool is_terminal(void)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+}
+
 void progress_open(struct progress *progress, bool quiet, bool shared, uint64_t every)
 {
     double now = now_s(CLOCK_MONOTONIC);
 
     *progress = (struct progress){.on = !quiet,
-                                  .terminal = !quiet && !shared && isatty(STDERR_FILENO),
+                                  .terminal = !quiet && !shared && is_terminal(),
                                   .every = every,
                                   .printed = now,
                                   .logged = now,

@@ -168,7 +168,8 @@ static void validate_in_silence(struct progress *progress)
 }
 
 /* What a terminal of 80 columns gets meanwhile. */
-static void read_terminal(char *text, size_t size, void (*report)(struct progress *progress))
+static void read_terminal(const char *term, char *text, size_t size,
+                          void (*report)(struct progress *progress))
 {
     const struct winsize window = {.ws_row = 24, .ws_col = 80};
     int terminal = posix_openpt(O_RDWR | O_NOCTTY);
@@ -182,6 +183,7 @@ static void read_terminal(char *text, size_t size, void (*report)(struct progres
     end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
     TEST_ASSERT_TRUE(end >= 0 && ioctl(end, TIOCSWINSZ, &window) == 0);
     dup2(end, STDERR_FILENO);
+    setenv("TERM", term, 1);
     progress_open(&progress, false, false, 0);
     report(&progress);
     fflush(stderr);
@@ -200,7 +202,7 @@ static void test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_thei
     char text[4096];
     const char *second;
 
-    read_terminal(text, sizeof(text), report_two_steps);
+    read_terminal("vt100", text, sizeof(text), report_two_steps);
     TEST_ASSERT_EQUAL_INT('\r', text[0]);
     TEST_ASSERT_TRUE(strcspn(text + 1, "\033") <= 80);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, "step 4,999/5,000"), text);
@@ -214,8 +216,17 @@ static void test_a_line_is_removed_for_other_text(void)
 {
     char text[4096];
 
-    read_terminal(text, sizeof(text), validate_in_silence);
+    read_terminal("vt100", text, sizeof(text), validate_in_silence);
     TEST_ASSERT_EQUAL_STRING("\rvalidation 3/4 batches\033[K\r\033[Kresult", text);
+}
+
+static void test_a_dumb_terminal_gets_plain_lines(void)
+{
+    char text[4096];
+
+    read_terminal("dumb", text, sizeof(text), report_two_steps);
+    TEST_ASSERT_NULL_MESSAGE(strchr(text, '\033'), text);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(text, " step=5000/5000 "), text);
 }
 
 enum { MESSAGES = 5000 };
@@ -280,5 +291,6 @@ int main(void)
     RUN_TEST(test_the_log_has_a_line_for_each_report_that_is_due);
     RUN_TEST(test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own);
     RUN_TEST(test_a_line_is_removed_for_other_text);
+    RUN_TEST(test_a_dumb_terminal_gets_plain_lines);
     return UNITY_END();
 }
