@@ -41,7 +41,7 @@ static void say_rest(void)
     const unsigned unsaid = process_is_copy() ? 0 : atomic_exchange(&silent, 0);
 
     if (unsaid)
-        log_error("out of memory: %u more refusals like these", unsaid);
+        log_error("out of memory: %u more refused like these", unsaid);
 }
 
 /* Counts a refusal that gets no line. The next line or the end of the program says how many there were. */
@@ -225,7 +225,7 @@ static const char *count_unsaid(unsigned unsaid, char more[48])
 {
     more[0] = '\0';
     if (unsaid)
-        snprintf(more, 48, " (and %u refusals before)", unsaid);
+        snprintf(more, 48, " (and %u refused before)", unsaid);
     return more;
 }
 

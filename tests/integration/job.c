@@ -418,7 +418,7 @@ static void test_the_first_refusal_is_said_with_what_was_asked_and_what_was_ther
     TEST_ASSERT_EQUAL_STRING(
         "gpucap: out of memory on device 0: asked for 1G, 832M left of 1G (job's max)\n"
         "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n"
-        "gpucap: out of memory: 4 more refusals like these\n",
+        "gpucap: out of memory: 4 more refused like these\n",
         r.refusals);
     TEST_ASSERT_EQUAL_INT(0, r.status);
     spawn_result_free(&r);
@@ -426,7 +426,7 @@ static void test_the_first_refusal_is_said_with_what_was_asked_and_what_was_ther
     TEST_ASSERT_EQUAL_STRING(
         "gpucap: out of memory on device 0: asked for 1G, 320M left of 512M (each)\n"
         "gpucap:   who held the memory: `gpucap run --record=FILE`, then `gpucap why FILE`\n"
-        "gpucap: out of memory: 4 more refusals like these\n",
+        "gpucap: out of memory: 4 more refused like these\n",
         r.refusals);
     spawn_result_free(&r);
 }

@@ -282,7 +282,7 @@ static void test_one_line_a_second_with_the_number_of_those_without(void)
     fake.short_to_grow = 30 * MIB;
     refusal_say(&device, REFUSAL_DRIVER, 32 * MIB);
     expect_said("out of memory on device 0: the driver needs for itself 32M, 2M left of 512M (max) "
-                "(and 2 refusals before)\n");
+                "(and 2 refused before)\n");
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
     expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max)\n");
@@ -296,7 +296,7 @@ static void test_each_kind_of_refusal_has_its_line(void)
     refusal_say(&device, REFUSAL_ASYNC, 32 * MIB);   /* in the same words */
     expect_said("");
     refusal_say(&device, REFUSAL_PROGRAM, 64 * MIB);
-    expect_said("out of memory on device 0: asked for 64M, 4M left of 512M (max) (and 2 refusals before)\n");
+    expect_said("out of memory on device 0: asked for 64M, 4M left of 512M (max) (and 2 refused before)\n");
     refusal_say(&device, REFUSAL_GRAPH, 64 * MIB);
     TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "on device 0: a graph needs 64M, "),
                                  log_fake_errors);
@@ -321,7 +321,7 @@ static void test_the_number_of_refusals_without_a_line_is_said_at_the_end(void)
     expect_said("");
     fake.is_copy = false;
     at_exit();
-    expect_said("out of memory: 2 more refusals like these\n");
+    expect_said("out of memory: 2 more refused like these\n");
     at_exit();
     expect_said("");
 }
@@ -534,7 +534,7 @@ static void test_a_full_card_and_memory_kept_for_others_are_told_apart(void)
     TEST_ASSERT_EQUAL_UINT64(MIB, got.refusal.other);
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
-    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max) (and 1 refusals before)\n");
+    expect_said("out of memory on device 0: asked for 32M, 4M left of 512M (max) (and 1 refused before)\n");
 }
 
 static void test_what_is_kept_from_a_process_without_limit_is_said_unless_the_card_is_full(void)
