@@ -370,7 +370,8 @@ static void test_recording_of_a_killed_program_is_read_with_a_note(void)
     TEST_ASSERT_EQUAL_INT(0, truncate(first, stat_of.st_size - 3));
     struct spawn_result result = CLI_RUN(NULL, "summary", first);
     cli_expect_status(0, &result);
-    cli_expect_err("note: the recording was not closed: the program was killed, or still runs; the last ",
+    cli_expect_err("note: the recording was not closed: the program was killed or still runs, or the disk "
+                   "was full; the last ",
                    &result);
     cli_expect_out("live at end  ", &result); /* which is no leak */
     TEST_ASSERT_NULL_MESSAGE(strstr(result.out, "never freed"), result.out);

@@ -482,7 +482,7 @@ int cmd_why(const struct arguments *arguments)
             return why_files(arguments->operands, arguments->count);
     }
     if (arguments->count != 1)
-        return cli_fail("why: usage: gpucap why PID|JOB, or gpucap why FILE...");
+        return cli_fail("why: usage: gpucap why PID|JOB|all, or gpucap why FILE...");
     if ((status = look_open(&ledgers, arguments)))
         return status;
     unmanaged_find(&ledgers);

@@ -105,7 +105,7 @@ const struct cli_command cli_commands[] = {
      "Memory that is unused in a process's pool goes back to the card. The program keeps all its blocks. "
      "Only the owner of a process, or root, may do this.",
      look_options, CLI_PROCESS, false, cmd_trim},
-    {"why", "PID|JOB|FILE...", "Explain why requests of a process were refused.",
+    {"why", "PID|JOB|all|FILE...", "Explain why requests of a process were refused.",
      "Shows the last refused requests, the limit, who held the memory, and what to try; for a waiting "
      "process, what it waits for. The process must be alive. For one that has ended, give its recording, "
      "which also shows the live blocks by tag, owner and size. Add the recordings of the job's other "

@@ -400,8 +400,9 @@ bool recording_remark(const struct recording *recording, char text[RECORDING_WHY
 
     *text = '\0';
     if (!recording->ended)
-        used += (size_t)snprintf(text, RECORDING_WHY,
-                                 "the recording was not closed: the program was killed, or still runs");
+        used += (size_t)snprintf(
+            text, RECORDING_WHY,
+            "the recording was not closed: the program was killed or still runs, or the disk was full");
     for (int i = 0; i < REMARK_PARTS; i++) {
         if (!parts[i].number || used >= RECORDING_WHY - 1)
             continue;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define RECORDING_WHY        256
+#define RECORDING_WHY        384
 #define RECORDING_EVENTS_MAX (UINT64_C(1) << 26) /* of one file; 3.5 GiB of memory */
 #define RECORDING_NAMES_MAX  (UINT64_C(1) << 28) /* bytes of names and stacks of one file */
 #define RECORDING_BYTES_MAX                                                                                  \
