@@ -79,6 +79,7 @@ int bench_jpeg_fill_folder(const char *folder, int classes, int files, int h, in
     struct rng rng = rng_derive(1, 1);
     int failed = !rgb;
 
+    mkdir(folder, 0777); /* if it is neither there nor can be made, the first file fails */
     for (int i = 0; i < files && !failed; i++) {
         char path[NAME_BYTES];
 
