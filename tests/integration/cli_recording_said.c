@@ -186,6 +186,41 @@ static void test_what_would_fit_counts_the_reserve_where_nothing_was_left(void)
     spawn_result_free(&result);
 }
 
+/* A setting is for all cards, and a replay has one. */
+static void test_of_several_cards_advice_and_replay_say_which_they_mean(void)
+{
+    struct recording_make make = begin();
+
+    for (uint16_t device = 0; device < 2; device++) {
+        recording_make_event(
+            &make, RECORDING_LIMIT,
+            (struct recording_event){
+                .time_ns = 1, .bytes = 100 * MIB, .other = RECORDING_LIMIT_JOB, .device = device});
+        recording_make_event(&make, RECORDING_ALLOC,
+                             (struct recording_event){.time_ns = 2,
+                                                      .address = 4096,
+                                                      .bytes = 64 * MIB,
+                                                      .kind = RECORDING_MALLOC,
+                                                      .device = device});
+    }
+    recording_make_event(
+        &make, RECORDING_REFUSAL,
+        (struct recording_event){.time_ns = 5, .bytes = 80 * MIB, .limit = RECORDING_LIMIT_JOB, .device = 1});
+    recording_make_close(&make, 10, true);
+    struct spawn_result result = CLI_RUN(NULL, "why", path);
+    cli_expect_out(" ...   (for every card)\n", &result);
+    spawn_result_free(&result);
+    struct spawn_env *env = cli_env_real();
+    result = CLI_RUN(env, "run", "--sim=1x4G", "--", spawn_build_path("gpucap"), "replay", path);
+    cli_expect_status(0, &result);
+    cli_expect_err("replay: note: of 2 cards in ", &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "summary", "--fit", path);
+    cli_expect_err("that is only a lower bound: only the first card of a recording is replayed\n", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 /* A colour alone says nothing to many readers. */
 static void test_a_picture_says_what_its_red_marks_mean(void)
 {
@@ -410,6 +445,7 @@ int main(void)
     RUN_TEST(test_why_names_the_limit_of_the_job_that_refused);
     RUN_TEST(test_why_names_the_limit_of_the_job_beside_that_of_a_process);
     RUN_TEST(test_what_would_fit_counts_the_reserve_where_nothing_was_left);
+    RUN_TEST(test_of_several_cards_advice_and_replay_say_which_they_mean);
     RUN_TEST(test_a_picture_says_what_its_red_marks_mean);
     RUN_TEST(test_neighbours_are_those_of_the_same_card);
     RUN_TEST(test_view_marks_a_wait_from_its_begin_to_its_end);

@@ -150,6 +150,18 @@ static void test_why_explains_the_last_refusal(void)
     spawn_result_free(&result);
 }
 
+/* The job may have a higher limit on its other card: `set` would lower it. */
+static void test_advice_for_a_job_on_two_cards_says_that_it_is_for_both(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 5222, 0);
+
+    members_start(MEMBERS_UUID, "train-a", 16384, 1024, 0);
+    members_tell(member, "refuse 4000");
+    struct spawn_result result = run_why(members_pid(member));
+    cli_expect_out("gpucap set train-a --max=10G   (on all its cards)\n", &result);
+    spawn_result_free(&result);
+}
+
 static void test_why_names_who_has_a_card_that_was_full(void)
 {
     struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 1024, 0);
@@ -471,6 +483,7 @@ int main(void)
     RUN_TEST(test_memory_kept_for_another_job_is_named_and_can_be_had);
     RUN_TEST(test_why_of_a_process_that_waits_for_kept_memory_says_so);
 #endif
+    RUN_TEST(test_advice_for_a_job_on_two_cards_says_that_it_is_for_both);
     RUN_TEST(test_why_names_who_has_a_card_that_was_full);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);
     RUN_TEST(test_why_says_how_large_the_card_is_and_not_the_other_limit);

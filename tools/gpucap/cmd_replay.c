@@ -108,7 +108,11 @@ int cmd_replay(const struct arguments *arguments)
         return status;
     if (!load_driver(&driver) || !open_device(&driver))
         status = cli_fail("replay: there is no GPU here; gpucap run --sim -- gpucap replay FILE needs none");
-    else
+    else {
+        if (set.track_count > 1)
+            cli_fail("replay: note: of %d cards in %s only the first is replayed", set.track_count,
+                     arguments->operands[0]);
         status = replay(&driver, &set.tracks[0].timeline);
+    }
     return recording_set_close(&set, status);
 }

@@ -306,10 +306,21 @@ static void print_bound(const struct timeline *timeline)
            recording_time(timeline->steps[timeline->live_peak - 1].time_ns, at));
 }
 
+/* Returns the first device of a recording, the only one that a replay uses. */
+static const struct recording_track *first_of(const struct recording_set *set, int file)
+{
+    const struct recording_track *track = set->tracks;
+
+    while (track->file != file)
+        track++;
+    return track;
+}
+
 /* Prints the smallest limit: what the pool needs in a replay without the refused requests, plus the contexts
  * and the library's reserve. */
-static void print_fit(const char *path, const struct timeline *timeline, bool refused)
+static void print_fit(const struct recording_set *set, const struct recording_track *track, bool refused)
 {
+    const struct timeline *timeline = &track->timeline;
     const struct timeline_state state = timeline_state_after(timeline, timeline->live_peak);
     struct recording_holder parts[] = {
         {"blocks (replayed)", 0},
@@ -322,7 +333,11 @@ static void print_fit(const char *path, const struct timeline *timeline, bool re
 
     if (!timeline->live_peak)
         return;
-    if (replay_fit(path, timeline, &parts[0].bytes, why)) {
+    const char *path = set->paths[track->file];
+    const bool is_first = track == first_of(set, track->file);
+    if (!is_first)
+        snprintf(why, sizeof(why), "only the first card of a recording is replayed");
+    if (!is_first || replay_fit(path, timeline, &parts[0].bytes, why)) {
         print_bound(timeline);
         cli_fail("summary: %s: that is only a lower bound: %s", path, why);
         return;
@@ -332,16 +347,6 @@ static void print_fit(const char *path, const struct timeline *timeline, bool re
     printf("  would fit    with --max=%" PRIu64 "M%s:\n", (sum + MIB - 1) / MIB,
            refused ? ", without what was refused" : "");
     recording_print_holders("", parts, sizeof(parts) / sizeof(*parts));
-}
-
-/* Returns the first device of a recording, the only one that a replay uses. */
-static const struct recording_track *first_of(const struct recording_set *set, int file)
-{
-    const struct recording_track *track = set->tracks;
-
-    while (track->file != file)
-        track++;
-    return track;
 }
 
 static void print_process(const struct recording_set *set, const struct recording_track *track)
@@ -373,8 +378,8 @@ static void print_track(const struct recording_set *set, const struct recording_
     print_leaks(&track->timeline);
     print_short_lived(&track->timeline);
     print_idle(&track->timeline);
-    if (fit && track == first_of(set, track->file))
-        print_fit(set->paths[track->file], &track->timeline, refused);
+    if (fit)
+        print_fit(set, track, refused);
     else
         print_bound(&track->timeline);
     if (recording->dropped)

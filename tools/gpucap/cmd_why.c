@@ -323,8 +323,26 @@ static void advise_on_kept(int *count, const struct ledgers_card *card, const st
     }
 }
 
+/* Returns what to add to advice that changes a job: it holds for all its cards, also for one whose limit is
+ * higher. */
+static const char *on_its_cards(const struct ledgers *ledgers, const char *job)
+{
+    int cards = 0;
+
+    for (int i = 0; i < ledgers->count; i++) {
+        const struct ledgers_card *card = &ledgers->cards[i];
+        int j = 0;
+
+        while (j < card->count && strcmp(card->processes[j].entry.job, job) != 0)
+            j++;
+        cards += j < card->count;
+    }
+    return cards > 1 ? "   (on all its cards)" : "";
+}
+
 /* Settings with which the limits allow the request. */
-static void advise_on_limits(int *count, const struct why_needs *needs, const struct ledgers_process *process)
+static void advise_on_limits(int *count, const struct ledgers *ledgers, const struct why_needs *needs,
+                             const struct ledgers_process *process)
 {
     const char *own = *process->entry.job ? "gpucap run --each" : "gpucap run --max";
     char job[LEDGER_NAME + 24];
@@ -333,11 +351,12 @@ static void advise_on_limits(int *count, const struct why_needs *needs, const st
     if (needs->max && needs->each)
         why_try_limits(count, needs->max, needs->each);
     else
-        why_try_limit(count, needs->max ? job : own, needs->most, needs->max ? "" : " ...");
+        why_try_limit(count, needs->max ? job : own, needs->most,
+                      needs->max ? on_its_cards(ledgers, process->entry.job) : " ...");
 }
 
-static void print_advice(const struct ledgers_card *card, const struct ledgers_process *process,
-                         const struct refusals *refusals)
+static void print_advice(const struct ledgers *ledgers, const struct ledgers_card *card,
+                         const struct ledgers_process *process, const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
     const struct why_lacks lacks = why_limits_find_lacks(card, process, refusal);
@@ -355,7 +374,7 @@ static void print_advice(const struct ledgers_card *card, const struct ledgers_p
     if (!why_limits_left_enough(refusal) && !needs.most)
         return; /* the limits have been raised */
     if (needs.most && needs.most <= ceiling(card) && !(card->facts.known && needs.most > card->facts.total))
-        advise_on_limits(&count, &needs, process);
+        advise_on_limits(&count, ledgers, &needs, process);
     if (!is_full && needs.max && !needs.each && refusal->bound == RECORDING_LIMIT_JOB &&
         sums_minus(refusal->job_used, refusal->used) >= lacks.refused)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
@@ -415,7 +434,8 @@ static void print_limit_waiting(const struct ledgers_card *card, const struct le
 }
 
 /* Prints what a waiting request needs: room below its job's limit, on the card, or both. */
-static void print_waiting(const struct ledgers_card *card, const struct ledgers_process *process)
+static void print_waiting(const struct ledgers *ledgers, const struct ledgers_card *card,
+                          const struct ledgers_process *process)
 {
     const struct ledger_entry *entry = &process->entry;
     const uint64_t needed = sums_add(sums_add(entry->job_used, entry->asked), WHY_LIMITS_RESERVE);
@@ -431,12 +451,14 @@ static void print_waiting(const struct ledgers_card *card, const struct ledgers_
         print_card_waiting(card, process);
     if (is_limit && needed <= ceiling(card) && !(card->facts.known && needed > card->facts.total)) {
         snprintf(before, sizeof(before), "gpucap set %s --max", entry->job);
-        why_try_limit(&count, before, needed, missing ? "" : "   (then it goes on)");
+        const char *cards = on_its_cards(ledgers, entry->job);
+        why_try_limit(&count, before, needed, *cards ? cards : missing ? "" : "   (then it goes on)");
     }
     advise_on_kept(&count, card, process, missing);
 }
 
-static void explain(const struct ledgers_card *card, const struct ledgers_process *process)
+static void explain(const struct ledgers *ledgers, const struct ledgers_card *card,
+                    const struct ledgers_process *process)
 {
     struct refusals refusals = {0};
     char size[WORDS_TEXT], span[WORDS_TEXT];
@@ -446,7 +468,7 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     ledger_read_apart(card->ledger, process->slot, refusals.apart);
     print_command(process);
     if (!refusals.count && process->entry.waiting) {
-        print_waiting(card, process);
+        print_waiting(ledgers, card, process);
         return;
     }
     if (!refusals.count) {
@@ -469,7 +491,7 @@ static void explain(const struct ledgers_card *card, const struct ledgers_proces
     print_earlier(&refusals);
     if (process->entry.waiting)
         printf("  now          it waits for %s\n", words_size(process->entry.asked, size));
-    print_advice(card, process, &refusals);
+    print_advice(ledgers, card, process, &refusals);
 }
 
 int cmd_why(const struct arguments *arguments)
@@ -500,7 +522,7 @@ int cmd_why(const struct arguments *arguments)
                 continue;
             if (explained++)
                 putchar('\n');
-            explain(&ledgers.cards[i], &ledgers.cards[i].processes[j]);
+            explain(&ledgers, &ledgers.cards[i], &ledgers.cards[i].processes[j]);
         }
     }
     ledgers_close(&ledgers);

@@ -402,6 +402,16 @@ static void print_remedy(const struct refusal *refusal)
         puts("               which only the administrator can set (" OPTIONS_ADMIN_FILE ")");
 }
 
+/* Returns true if the process of the recording used other cards too. */
+static bool has_several_cards(const struct recording_set *set, const struct recording_track *track)
+{
+    bool several = false;
+
+    for (int i = 0; i < set->track_count; i++)
+        several = several || (set->tracks[i].file == track->file && &set->tracks[i] != track);
+    return several;
+}
+
 /* The setting that the limit comes from. One process of a job has a limit of its own by --each. */
 static const char *limit_setting(const struct recording *recording, uint8_t kind)
 {
@@ -428,7 +438,8 @@ static void print_advice(const struct refusal *refusal)
             why_try_limits(&count, second, first);
         else
             why_try_limit(&count, limit_setting(refusal->timeline->recording, refusal->event->limit), first,
-                          " ...");
+                          has_several_cards(refusal->set, refusal->track) ? " ...   (for every card)"
+                                                                          : " ...");
     }
     if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) && !needed_second(refusal) &&
         refusal->others != WHY_APART_UNKNOWN && refusal->others >= missing)
@@ -463,11 +474,9 @@ static void print_earlier(const struct timeline *timeline, const struct recordin
 static void print_heading(const struct recording_set *set, const struct recording_track *track,
                           const char *what)
 {
-    bool several = false;
+    const bool several = has_several_cards(set, track);
     char title[WORDS_CUT], gpu[RECORDING_CARD], line[WORDS_CUT + RECORDING_CARD + HEADING];
 
-    for (int i = 0; i < set->track_count; i++)
-        several = several || (set->tracks[i].file == track->file && &set->tracks[i] != track);
     snprintf(line, sizeof(line), "%u %s%s%s: %s", set->recordings[track->file].head.pid,
              words_cut(recording_set_title(set, track->file), 40, title), several ? ", " : "",
              several ? recording_set_gpu(track, gpu) : "", what);
