@@ -64,7 +64,8 @@ static const struct cli_option set_options[] = {
 };
 static const struct cli_option summary_options[] = {
     {"fit", NULL, false,
-     "Find the smallest limit by replaying the recording against the pool on simulated cards, in seconds."},
+     "Find the smallest limit by replaying the recording against the pool on simulated cards, in seconds; "
+     "of several cards in a recording, for the first."},
     END,
 };
 static const struct cli_option export_options[] = {
@@ -137,7 +138,8 @@ const struct cli_command cli_commands[] = {
      export_options, CLI_FILE, false, cmd_export},
     {"replay", "FILE", "Repeat the allocations of a recording, as fast as possible.",
      "Run it under 'gpucap run --max=SIZE' to learn whether the program would fit, without the program: exit "
-     "status 0 if all requests fitted, 1 if one was refused. Under 'gpucap run --sim' it needs no GPU.",
+     "status 0 if all requests fitted, 1 if one was refused. Under 'gpucap run --sim' it needs no GPU. Of a "
+     "recording with several cards it repeats those of the first.",
      NULL, CLI_FILE, false, cmd_replay},
     {"doctor", "[--sim[=SPEC]]", "Show this machine's driver, cards, settings and problems.", NULL,
      doctor_options, CLI_NOTHING, false, cmd_doctor},
