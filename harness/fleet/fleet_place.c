@@ -98,7 +98,7 @@ int fleet_place_simulate(const char *spec)
     char folder[PATH_MAX];
 
     fleet_place_clean();
-    if (cli_use_sim("sim: ", spec, folder, sizeof(folder)))
+    if (cli_use_sim("", spec, folder, sizeof(folder)))
         return -1;
     if (prefer_libraries(folder))
         return -1;
