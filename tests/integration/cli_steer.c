@@ -319,6 +319,10 @@ static void test_bad_words_are_refused(void)
         TEST_ASSERT_EQUAL_STRING("", result.out);
         spawn_result_free(&result);
     }
+    struct spawn_result result = CLI_RUN(NULL, "record", "start", "1", "--to=%q");
+    cli_expect_status(125, &result);
+    cli_expect_err("record: --to='%q' is not valid (only p, h or % may follow a %)", &result);
+    spawn_result_free(&result);
 }
 
 /* ---- trim ---- */

@@ -16,7 +16,7 @@
 static int request_start(const struct arguments *arguments, char request[INQUIRY_QUESTION])
 {
     const char *given = arguments_value(arguments, "to");
-    const char *file = given && *given ? given : STANDARD_FILE;
+    const char *file = given ? given : STANDARD_FILE;
     const char *stacks = arguments_value(arguments, "stacks") ? "on" : "off";
     struct options scratch;
     char folder[PATH_MAX] = "", error[OPTIONS_ERROR_MAX];
@@ -25,7 +25,7 @@ static int request_start(const struct arguments *arguments, char request[INQUIRY
     if (!strcmp(file, "off"))
         return cli_fail("record: 'off' is not a file");
     if (options_set(&scratch, OPTIONS_RECORD, file, OPTIONS_DEFAULT, error))
-        return cli_fail("record: %s", error);
+        return cli_fail("record: --to%s", error + strcspn(error, "=")); /* it begins with --record= */
     if (file[0] != '/' && (!getcwd(folder, sizeof(folder)) || strchr(folder, '%')))
         return cli_fail("record: give the file's path from the root");
     if (snprintf(request, INQUIRY_QUESTION, "start %s %s%s%s", stacks, folder, *folder ? "/" : "", file) >=
