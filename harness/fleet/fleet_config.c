@@ -103,13 +103,16 @@ void fleet_plan_manual(FILE *out)
     fputs(".BR gpucap (1),\n.BR train (1)\n", out);
 }
 
-static bool is_valid(int id, const char *value)
+/* Checks a value with the parser of gpucap run, which will read it. Its message begins with `name`. */
+static int check(struct fleet_plan *plan, const char *name, int option, const char *value)
 {
     struct options scratch;
     char error[OPTIONS_ERROR_MAX];
 
     options_init(&scratch);
-    return options_set(&scratch, id, value, OPTIONS_DEFAULT, error) == 0;
+    return options_set(&scratch, option, value, OPTIONS_DEFAULT, error)
+               ? refuse(plan, "%s%s", name, error + strcspn(error, "="))
+               : 0;
 }
 
 static bool read_number(const char *text, unsigned least, unsigned most, unsigned *number)
@@ -196,7 +199,7 @@ static void read_count(char *word, unsigned *count)
 static int read_line(struct fleet_plan *plan, char *line, const char *file, unsigned number)
 {
     static const char max[] = "max=";
-    char *words[FLEET_WORDS_MAX + 1], *word;
+    char *words[FLEET_WORDS_MAX + 1], *word, where[320];
     const char *cap = NULL;
     unsigned count = 1;
     size_t used = 0;
@@ -219,9 +222,9 @@ static int read_line(struct fleet_plan *plan, char *line, const char *file, unsi
     if (count == 0)
         return refuse(plan, "%s:%u: a count is expected to be from 1x to %dx", file, number,
                       FLEET_MEMBERS_MAX);
-    if (cap && !is_valid(OPTIONS_MAX, cap))
-        return refuse(plan, "%s:%u: max=%s is not valid; accepted: %s", file, number, cap,
-                      options_table[OPTIONS_MAX].form);
+    snprintf(where, sizeof(where), "%.300s:%u: max", file, number);
+    if (cap && check(plan, where, OPTIONS_MAX, cap))
+        return -EINVAL;
     if (used == 0)
         return empty ? 0 : refuse(plan, "%s:%u: a program is missing", file, number);
     if (plan->count + count > FLEET_MEMBERS_MAX)
@@ -308,14 +311,14 @@ static int set_baseline(struct fleet_plan *plan, const char *value)
                : refuse(plan, "--baseline=%s: expected %s", value, table[BASELINE].form);
 }
 
-/* Checks a value with the parser of gpucap run, which will read it. */
 static int set_limit(struct fleet_plan *plan, enum option_id id, int option, const char *value,
                      const char **out)
 {
+    char name[16];
+
     *out = value;
-    return is_valid(option, value) ? 0
-                                   : refuse(plan, "--%s=%s is not valid; accepted: %s", table[id].name, value,
-                                            options_table[option].form);
+    snprintf(name, sizeof(name), "--%s", table[id].name);
+    return check(plan, name, option, value);
 }
 
 static int set_option(struct fleet_plan *plan, enum option_id id, const char *value, unsigned *processes)

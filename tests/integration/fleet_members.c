@@ -290,7 +290,7 @@ static void test_bad_use_starts_nothing(void)
     struct spawn_result result = FLEET("--each=lots", "--", "sh", "-c", "echo started >&2");
 
     cli_expect_status(2, &result);
-    cli_expect_err("--each=lots is not valid", &result);
+    cli_expect_err("fleet: --each='lots' is not valid (not a size); accepted: 8G", &result);
     TEST_ASSERT_NULL(strstr(result.err, "started"));
     spawn_result_free(&result);
     result = FLEET("--sim=few", "--", "sh", "-c", "echo started >&2");
