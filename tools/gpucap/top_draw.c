@@ -258,18 +258,17 @@ static const char *command_of(const struct ledgers_process *process)
 static void describe(const struct top *top, const struct top_row *row, char *text, size_t size)
 {
     const struct ledger_entry *entry = &row->process->entry;
-    char asked[WORDS_TEXT];
-    const size_t used =
-        top->ledgers->count > 1 ? (size_t)snprintf(text, size, "%s: ", ledgers_card_name(row->card)) : 0;
+    char asked[WORDS_TEXT], card[LEDGER_UUID + 2] = "";
 
-    text += used;
-    size -= used;
+    if (top->ledgers->count > 1)
+        snprintf(card, sizeof(card), "%s: ", ledgers_card_name(row->card));
     if (top->by_job && *entry->job)
-        snprintf(text, size, "%d process%s", row->members, row->members == 1 ? "" : "es");
+        snprintf(text, size, "%s%d process%s", card, row->members, row->members == 1 ? "" : "es");
     else if (entry->waiting)
-        snprintf(text, size, "waits %s: %s", words_short(entry->asked, asked), command_of(row->process));
+        snprintf(text, size, "waits %s: %s%s", words_short(entry->asked, asked), card,
+                 command_of(row->process));
     else
-        snprintf(text, size, "%s", command_of(row->process));
+        snprintf(text, size, "%s%s", card, command_of(row->process));
 }
 
 static void draw_row(const struct top *top, int y, int number)
