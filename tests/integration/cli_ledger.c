@@ -225,7 +225,7 @@ static void test_ps_without_ledgers_says_so_and_is_no_failure(void)
 
     cli_expect_status(0, &result);
     TEST_ASSERT_EQUAL_STRING("", result.out);
-    cli_expect_err("no process runs under gpucap here", &result);
+    cli_expect_err("; --ledger=DIR looks elsewhere)\n", &result);
     cli_expect_err(members_folder(), &result);
     spawn_result_free(&result);
 }

@@ -55,6 +55,7 @@ int look_absent(const char *command, const struct ledgers *ledgers, const char *
     if (processes)
         cli_fail("%s: no process or job '%s' runs under gpucap here; `gpucap ps` lists them", command, word);
     else
-        cli_fail("%s: no process runs under gpucap here (looked in %s)", command, ledgers->folder);
+        cli_fail("%s: no process runs under gpucap here (looked in %s; --ledger=DIR looks elsewhere)",
+                 command, ledgers->folder);
     return CLI_UNDONE;
 }

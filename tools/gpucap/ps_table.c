@@ -171,6 +171,8 @@ int part_show(struct ledgers *ledgers)
         status = print_processes(card);
     }
     if (!processes)
-        fprintf(stderr, "gpucap: no process runs under gpucap here (looked in %s)\n", ledgers->folder);
+        fprintf(stderr,
+                "gpucap: no process runs under gpucap here (looked in %s; --ledger=DIR looks elsewhere)\n",
+                ledgers->folder);
     return status;
 }
