@@ -346,20 +346,33 @@ static void test_trim_gives_back_what_idles_and_nothing_else(void)
     spawn_result_free(&result);
 }
 
-static void test_trim_cuts_a_long_command_between_letters(void)
+/* Starts a member by this name, and returns what `trim` says of it. */
+static struct spawn_result trim_named(const char *name)
 {
     struct spawn_env *env = cli_env();
     char script[4 * 4096];
 
     snprintf(script, sizeof(script),
-             "cd '%s' && mkdir -m 700 ledger && ln -s '%s' aäääääääääääääääääääää && "
+             "cd '%s' && mkdir -p -m 700 ledger && ln -s '%s' %s && "
              "{ until grep -q ready out; do sleep 0.05; done; '%s' trim long >&2; echo; } | "
-             "./aäääääääääääääääääääää \"$PWD/ledger\" " MEMBERS_UUID " long 4096 10 0 >out",
-             cli_path(""), spawn_build_path("tests/integration/prog_member"), spawn_build_path("gpucap"));
+             "./%s \"$PWD/ledger\" " MEMBERS_UUID " long 4096 10 0 >out; rm out",
+             cli_path(""), spawn_build_path("tests/integration/prog_member"), name,
+             spawn_build_path("gpucap"), name);
     struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
     spawn_env_free(env);
     cli_expect_status(0, &result);
+    return result;
+}
+
+static void test_trim_cuts_a_long_command_between_letters(void)
+{
+    struct spawn_result result = trim_named("aäääääääääääääääääääää");
+
     cli_expect_err("  nothing was idle  aäääääääääääääääääääää ", &result);
+    spawn_result_free(&result);
+    result =
+        trim_named("a日日日日日日日日日日日日日日日日日日日日日日日日日"); /* the ledger has 20 and a part */
+    cli_expect_err("  nothing was idle  a日日日日日日日日日日日日日日日日日日日日日日日日日 ", &result);
     spawn_result_free(&result);
 }
 

@@ -171,10 +171,10 @@ static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
         process->chosen = process->answered = false;
         process->job_peak = ledger_read_job(card->ledger, process->entry.job, &totals) ? totals.peak : 0;
         words_clean(process->entry.job);
-        words_clean(process->entry.command);
         who_user(process->entry.uid, process->user, sizeof(process->user));
         who_command(process->entry.pid, process->entry.uid, process->entry.command, process->command,
                     sizeof(process->command));
+        words_clean(process->entry.command); /* now that it has been compared */
         card->managed = add(card->managed, process->entry.used);
         card->idle = add(card->idle, process->entry.cached);
         card->count++;
