@@ -110,6 +110,7 @@ static void test_bad_values_name_the_value_and_the_accepted_form(void)
                    CLI_RUN(NULL, "run", "--max=50 %", "--", "echo", "ran"));
     expect_refusal("'loud'", CLI_RUN(NULL, "run", "--log=loud", "--", "echo", "ran"));
     expect_refusal("needs a value", CLI_RUN(NULL, "run", "--max"));
+    expect_refusal("--group='all' is not valid", CLI_RUN(NULL, "run", "--group=all", "--", "echo", "ran"));
     expect_refusal("--summary takes no value", CLI_RUN(NULL, "run", "--summary=on", "--", "echo", "ran"));
 }
 

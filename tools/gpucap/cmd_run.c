@@ -125,6 +125,8 @@ static int parse_option(struct run *run, char **argv, int *used)
     }
     if (!value)
         return cli_fail("run: --%s needs a value: %s", options_table[id].name, options_table[id].form);
+    if (id == OPTIONS_GROUP && !strcmp(value, "all"))
+        return cli_fail("run: --group='all' is not valid: to `gpucap trim` and `why` it means every process");
     run->max = run->max || id == OPTIONS_MAX;
     run->group = run->group || id == OPTIONS_GROUP;
     return set_option(id, value);
