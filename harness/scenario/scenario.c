@@ -232,7 +232,7 @@ static int set_option(struct settings *settings, enum option_id id, const char *
         settings->from = value;
         break;
     case WRITE_DOCS:
-        settings->docs = value ? value : ".";
+        settings->docs = *value ? value : ".";
         break;
     case VERBOSE:
         settings->scenario.verbose = true;
@@ -269,7 +269,7 @@ static int read_argument(struct settings *settings, const char *argument)
         return refuse("--%s takes no value", options[id].name);
     if (!value && options[id].form && options[id].form[0] != '[')
         return refuse("--%s needs a value: --%s=%s", options[id].name, options[id].name, options[id].form);
-    return set_option(settings, (enum option_id)id, value);
+    return set_option(settings, (enum option_id)id, value ? value : "");
 }
 
 /* Removes gpucap's variables from the environment, so that native runs are native. */
