@@ -215,7 +215,7 @@ static void make_job(struct ledger_job *job, const char *name, const struct ledg
 }
 
 struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
-                                   const struct ledger_limits *limits, bool make)
+                                   const struct ledger_limits *limits, enum ledger_purpose purpose)
 {
     struct ledger_job *jobs = ledger->file->jobs, *unused = NULL;
 
@@ -225,13 +225,19 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
         if (!unused && !jobs[i].name[0])
             unused = &jobs[i];
     }
-    if (make && !unused)
+    if (purpose == LEDGER_LOOK)
+        return NULL;
+    if (!unused)
         ledger_recount(ledger); /* frees the jobs of dead processes */
-    for (int i = 0; make && !unused && i < LEDGER_JOBS; i++) {
+    for (int i = 0; !unused && i < LEDGER_JOBS; i++) {
+        if (!jobs[i].preset && !ledger_job_is_used(ledger, &jobs[i]))
+            unused = &jobs[i];
+    }
+    for (int i = 0; purpose == LEDGER_JOIN && !unused && i < LEDGER_JOBS; i++) {
         if (!ledger_job_is_used(ledger, &jobs[i]))
             unused = &jobs[i];
     }
-    if (!make || !unused)
+    if (!unused)
         return NULL;
     make_job(unused, name, limits);
     return unused;
@@ -359,7 +365,7 @@ int ledger_join_within(struct ledger *ledger, const char *job, const struct ledg
     atomic_store(&slot->limit, limits->max);
     read_command(slot->command);
     if (job) {
-        ledger->job = ledger_find_job(ledger, job, limits, true);
+        ledger->job = ledger_find_job(ledger, job, limits, LEDGER_JOIN);
         rc = ledger->job ? 0 : -ENOSPC;
     }
     if (ledger->job)

@@ -187,10 +187,12 @@ bool ledger_alive(const struct ledger *ledger, int slot);
 int ledger_claim(struct ledger *ledger, uint32_t state);
 /* Returns true if the name has 1 to LEDGER_NAME - 1 characters. */
 bool ledger_is_job_name(const char *name);
-/* Finds the job; with `make` adds it if needed. Returns NULL if it is not there or no record is free. The
- * caller holds the lock. */
+/* Finds the job; adds it if needed, unless the purpose is only to look. A process that joins may take the
+ * record of a job that has limits and no process yet. Returns NULL if the job is not there and no record is
+ * free. The caller holds the lock. */
+enum ledger_purpose { LEDGER_LOOK, LEDGER_SET, LEDGER_JOIN };
 struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
-                                   const struct ledger_limits *limits, bool make);
+                                   const struct ledger_limits *limits, enum ledger_purpose purpose);
 /* Returns the job of a slot, or NULL. */
 struct ledger_job *ledger_job_of(const struct ledger *ledger, const struct ledger_slot *slot);
 

@@ -225,7 +225,7 @@ bool ledger_look_at_job(const char *folder, const char *uuid, const char *job, u
 
     if (ledger_open_existing(&ledger, folder, uuid, why))
         return false;
-    const struct ledger_job *record = ledger_find_job(ledger, job, NULL, false);
+    const struct ledger_job *record = ledger_find_job(ledger, job, NULL, LEDGER_LOOK);
     *max = record ? atomic_load(&record->max) : LEDGER_UNLIMITED;
     /* The first process sets the max if only a min or a high was set before it came. */
     const bool found = record && !(record->preset && *max == LEDGER_UNLIMITED);
@@ -251,7 +251,7 @@ void ledger_forget_job(struct ledger *ledger, const char *name)
     if (!ledger_is_job_name(name) || lock_for_a_tool(ledger))
         return;
     ledger_recount(ledger);
-    struct ledger_job *job = ledger_find_job(ledger, name, NULL, false);
+    struct ledger_job *job = ledger_find_job(ledger, name, NULL, LEDGER_LOOK);
     if (job && !job->preset && !ledger_job_is_used(ledger, job))
         job->name[0] = '\0';
     ledger_unlock(ledger);
@@ -266,10 +266,14 @@ int ledger_set_limit(struct ledger *ledger, const char *name, enum ledger_limit 
 
     if (rc)
         return rc;
-    struct ledger_job *job = ledger_find_job(ledger, name, &limits, true);
+    struct ledger_job *job = ledger_find_job(ledger, name, &limits, LEDGER_SET);
     if (job) {
-        job->preset = !ledger_job_is_used(ledger, job);
+        const bool used = ledger_job_is_used(ledger, job);
         atomic_store(limit == LEDGER_MAX ? &job->max : limit == LEDGER_MIN ? &job->min : &job->high, bytes);
+        job->preset = !used && (atomic_load(&job->max) != LEDGER_UNLIMITED || atomic_load(&job->min) ||
+                                atomic_load(&job->high));
+        if (!used && !job->preset)
+            job->name[0] = '\0';
         if (limit == LEDGER_MIN)
             ledger_recount(ledger);
     }

@@ -215,7 +215,9 @@ int steer_make(struct ledgers *ledgers, const char *name, const struct steer_max
             continue;
         if ((rc = ledger_set_limit(card->ledger, name, max->limit, bytes))) {
             fprintf(err, "gpucap: %s on %s: the ledger cannot be changed: %s\n", name,
-                    ledgers_card_name(card), strerror(-rc));
+                    ledgers_card_name(card),
+                    rc == -ENOSPC ? "it has no place for more jobs (see gpucap set JOB --max=none)"
+                                  : strerror(-rc));
             continue;
         }
         fprintf(out, "%s on %s: %s is %s now; it has no process yet\n", name, ledgers_card_name(card),

@@ -405,6 +405,21 @@ static void test_record_of_a_job_is_reused_only_if_no_process_is_in_it(void)
     TEST_ASSERT_EQUAL_UINT64(5, ledger_max(test_join("another", 7)));
 }
 
+/* Limits that were set for jobs to come are not dropped for others of that kind, but a process that joins has
+ * a place. */
+static void test_a_limit_that_waits_for_its_job_gives_way_to_a_process_only(void)
+{
+    struct ledger *visitor = test_open();
+
+    fill_jobs(visitor);
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_set_max(visitor, "another", 5));
+    TEST_ASSERT_EQUAL_UINT64(100 + LEDGER_JOBS - 1, ledger_max(test_join("job 127", 7)));
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(visitor, "job 5", LEDGER_UNLIMITED)); /* no limit needs no place */
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_max(visitor, "another", 5));
+    TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_set_max(visitor, "one more", 6));
+    TEST_ASSERT_EQUAL_UINT64(6, ledger_max(test_join("one more", 6)));
+}
+
 /* ---- the lock word ---- */
 
 /* The last owner of the slot died with the lock, and a new process has the slot. */
@@ -688,6 +703,7 @@ int main(void)
     RUN_TEST(test_job_without_a_process_can_start_over);
     RUN_TEST(test_damaged_number_of_a_job_names_none);
     RUN_TEST(test_damaged_number_of_slots_is_repaired);
+    RUN_TEST(test_a_limit_that_waits_for_its_job_gives_way_to_a_process_only);
     RUN_TEST(test_record_of_a_job_is_reused_only_if_no_process_is_in_it);
     RUN_TEST(test_lock_left_in_a_slot_is_free_for_its_next_owner);
     RUN_TEST(test_lock_word_is_never_the_same_twice_in_a_row);
