@@ -88,7 +88,7 @@ static int set_percent(struct size_value *out, const char *value, const char **w
     struct size_value percent;
 
     if (size_parse(value, strlen(value), &percent) || !percent.is_percent)
-        return refuse(why, "not a percentage");
+        return refuse(why, "not between 0.1% and 100%");
     *out = percent;
     return 0;
 }
