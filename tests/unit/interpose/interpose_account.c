@@ -526,6 +526,35 @@ static void test_without_a_measurement_only_growth_that_lasts_is_counted(void)
     TEST_ASSERT_EQUAL_UINT64(room, account_view(&account).room);
 }
 
+static void test_without_a_measurement_growth_is_counted_at_the_next_request(void)
+{
+    atomic_store(&blind_every, 1);
+    account_add_growth(&account, account_view(&account).room);
+    TEST_ASSERT_FALSE(account_take(&account, PAGE));
+}
+
+static void the_next_request_asks(bool asks)
+{
+    const unsigned before = atomic_load(&questions);
+    unsigned seed = 1;
+
+    TEST_ASSERT_TRUE(allocate(PAGE, false, &seed));
+    TEST_ASSERT_EQUAL_INT(asks, atomic_load(&questions) != before);
+}
+
+static void test_a_change_that_may_be_in_the_figure_has_the_driver_asked_again(void)
+{
+    account_view(&account);
+    the_next_request_asks(false);
+    account_add_growth(&account, PAGE);
+    the_next_request_asks(true);
+    account_forget_growth(&account, PAGE);
+    the_next_request_asks(true);
+    account_set_limit(&account, LIMIT / 2);
+    the_next_request_asks(true);
+    the_next_request_asks(false);
+}
+
 static void test_without_a_measurement_no_context_is_counted_before_there_is_one(void)
 {
     static atomic_bool present;
@@ -570,6 +599,12 @@ static uint64_t held_before_growth(void *context)
     return 0;
 }
 
+static uint64_t held_after_growth(void *context)
+{
+    (void)context;
+    return 10 * PAGE;
+}
+
 static void test_without_a_measurement_growth_of_a_pool_beside_the_question_counts(void)
 {
     atomic_store(&blind_every, 1);
@@ -578,6 +613,40 @@ static void test_without_a_measurement_growth_of_a_pool_beside_the_question_coun
     const uint64_t room = account_view(&account).room;
     account.held = NULL;
     TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS - 10 * PAGE, room);
+    account.held = held_after_growth; /* the next answer includes it */
+    TEST_ASSERT_EQUAL_UINT64(room, account_view(&account).room);
+}
+
+/* A request is settled right after the driver was asked; its memory is not in the answer. */
+static uint64_t settled_now; /* bytes; 0: none */
+static bool settled_in_pool;
+
+static int ask_before_a_settlement(void *context, uint64_t *bytes)
+{
+    const uint64_t settled = settled_now;
+
+    TEST_ASSERT_EQUAL_PTR(&account, context);
+    *bytes = atomic_load(&truth);
+    settled_now = 0;
+    if (settled)
+        driver_takes(settled);
+    if (settled && settled_in_pool)
+        account_settle_pooled(&account, settled, settled);
+    else if (settled)
+        account_settle(&account, settled, true, false);
+    return 0;
+}
+
+static void test_what_is_settled_during_a_measurement_counts_beside_its_figure(void)
+{
+    account.measure = ask_before_a_settlement;
+    account_view(&account);
+    for (uint64_t n = 1; n <= 2; n++) {
+        TEST_ASSERT_TRUE(account_take(&account, 100 * MB));
+        settled_now = 100 * MB;
+        settled_in_pool = n == 2;
+        TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - CONTEXT - n * 100 * MB, account_view(&account).room);
+    }
 }
 
 /* The whole card's figure: ours and a neighbour's. */
@@ -607,6 +676,33 @@ static void test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by(voi
     TEST_ASSERT_FALSE(allocate(PAGE, false, &seed));
     TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, atomic_load(&truth));
     TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE, account_view(&account).used);
+}
+
+/* A figure for the program does not change with what other processes use. */
+static void test_without_a_measurement_no_estimate_is_told(void)
+{
+    account.estimate = estimate;
+    atomic_store(&neighbour, 0);
+    atomic_store(&blind_every, 1);
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS, account_view(&account).room);
+    TEST_ASSERT_FALSE(account_view(&account).measured);
+}
+
+static int estimate_in_vain(void *context, uint64_t *bytes)
+{
+    (void)context;
+    *bytes = 0;
+    return -ENODATA;
+}
+
+static void test_without_any_figure_the_books_and_a_guess_are_the_limit(void)
+{
+    const uint64_t room = LIMIT - RESERVE - ACCOUNT_CONTEXT_GUESS;
+
+    account.estimate = estimate_in_vain;
+    atomic_store(&blind_every, 1);
+    TEST_ASSERT_FALSE(account_take(&account, room + PAGE));
+    TEST_ASSERT_TRUE(account_take(&account, room));
 }
 
 static void test_racing_threads_with_estimates_never_pass_the_limit(void)
@@ -701,6 +797,8 @@ static void test_nothing_is_promised_while_the_driver_is_asked(void)
     }
     TEST_ASSERT_TRUE(account_promise(&account, PAGE)); /* and then again */
     account_forget_promise(&account, PAGE);
+    account_touch(&account); /* the figure is too old */
+    TEST_ASSERT_FALSE(account_promise(&account, PAGE));
 }
 
 /* The pool of the driver's gave 128 MiB back before the answer and took them again after it: it has not
@@ -740,9 +838,14 @@ int main(void)
     RUN_TEST(test_the_driver_may_use_the_reserve_and_no_more);
     RUN_TEST(test_without_a_measurement_the_books_and_a_guess_are_the_limit);
     RUN_TEST(test_without_a_measurement_only_growth_that_lasts_is_counted);
+    RUN_TEST(test_without_a_measurement_growth_is_counted_at_the_next_request);
+    RUN_TEST(test_a_change_that_may_be_in_the_figure_has_the_driver_asked_again);
     RUN_TEST(test_without_a_measurement_no_context_is_counted_before_there_is_one);
     RUN_TEST(test_without_a_measurement_growth_of_a_pool_beside_the_question_counts);
+    RUN_TEST(test_what_is_settled_during_a_measurement_counts_beside_its_figure);
     RUN_TEST(test_an_estimate_is_good_enough_to_grant_by_and_not_to_refuse_by);
+    RUN_TEST(test_without_a_measurement_no_estimate_is_told);
+    RUN_TEST(test_without_any_figure_the_books_and_a_guess_are_the_limit);
     RUN_TEST(test_racing_threads_with_estimates_never_pass_the_limit);
     RUN_TEST(test_memory_that_the_driver_does_not_show_counts_all_the_same);
     RUN_TEST(test_a_limit_set_below_what_is_used_refuses_and_does_not_wrap);

@@ -29,6 +29,12 @@ static int ask_driver(void *context, uint64_t *bytes)
     return 0;
 }
 
+static int ask_in_vain(void *context, uint64_t *bytes)
+{
+    (void)context, (void)bytes;
+    return -ENODATA;
+}
+
 static int free_on_card(void *context, uint64_t *bytes)
 {
     (void)context;
@@ -96,6 +102,18 @@ static void test_a_process_has_no_more_room_than_its_own_limit_leaves(void)
     TEST_ASSERT_EQUAL_UINT64(BUDGET - RESERVE - CONTEXT, account_view(&account).room);
 }
 
+/* They give back what they have idle; what they use they keep. */
+static void test_what_others_lease_and_do_not_use_is_told_as_free(void)
+{
+    struct ledger *holders[] = {test_join(JOB, 0), test_join(JOB, 0)};
+
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT(0, ledger_extend(holders[i], 300 * MB));
+        ledger_publish_used(holders[i], 50 * MB);
+    }
+    TEST_ASSERT_EQUAL_UINT64(BUDGET - RESERVE - CONTEXT - 100 * MB, account_view(&account).room);
+}
+
 static void test_what_the_driver_takes_by_itself_is_leased(void)
 {
     account_view(&account);
@@ -110,6 +128,30 @@ static void test_what_was_taken_since_the_last_measurement_is_leased(void)
     for (int i = 0; i < 3; i++)
         allocate(100 * MB);
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(CONTEXT + 300 * MB, ledger_lease(own));
+}
+
+static void test_a_lease_is_not_lowered_below_what_was_measured(void)
+{
+    account_view(&account);
+    ledger_settle(own, PAGE);
+    account_lower_lease(&account);
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT, ledger_lease(own));
+}
+
+static void test_what_is_only_guessed_is_not_leased(void)
+{
+    account.measure = ask_in_vain;
+    TEST_ASSERT_EQUAL_UINT64(ACCOUNT_CONTEXT_GUESS, account_view(&account).used);
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_lease(own));
+}
+
+/* Others of the job can have the bytes. */
+static void test_what_the_own_limit_refuses_is_not_leased(void)
+{
+    account_view(&account);
+    account_set_limit(&account, BUDGET / 2);
+    TEST_ASSERT_FALSE(account_take(&account, BUDGET / 2));
+    TEST_ASSERT_EQUAL_UINT64(CONTEXT, ledger_lease(own));
 }
 
 static int estimate_card(void *context, uint64_t *bytes)
@@ -233,8 +275,12 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_only_what_is_leased_is_promised);
     RUN_TEST(test_a_process_has_no_more_room_than_its_own_limit_leaves);
+    RUN_TEST(test_what_others_lease_and_do_not_use_is_told_as_free);
     RUN_TEST(test_what_the_driver_takes_by_itself_is_leased);
     RUN_TEST(test_what_was_taken_since_the_last_measurement_is_leased);
+    RUN_TEST(test_a_lease_is_not_lowered_below_what_was_measured);
+    RUN_TEST(test_what_is_only_guessed_is_not_leased);
+    RUN_TEST(test_what_the_own_limit_refuses_is_not_leased);
     RUN_TEST(test_what_other_processes_use_on_the_card_is_not_leased);
     RUN_TEST(test_freed_memory_is_not_published_as_used);
     RUN_TEST(test_beside_guarantees_nothing_is_promised_and_no_claim_is_left);

@@ -95,6 +95,34 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     TEST_ASSERT_EQUAL_INT64(0, member_do(&next, ORDER_EXTEND, 1000, 0));
 }
 
+static void test_a_slot_that_was_looked_at_is_free_when_its_process_ends(void)
+{
+    struct ledger *first = test_join(JOB, 1000);
+    const int slot = first->slot;
+
+    test_join(JOB, 0); /* looks at the slots from the first on, and stays */
+    test_close(first);
+    TEST_ASSERT_EQUAL_INT(slot, test_join(JOB, 0)->slot);
+}
+
+/* It takes the slot of a dead process, and then the lock cannot be had. */
+static void test_one_that_could_not_join_has_no_lease(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *late = test_open();
+    struct member dead = member_start(JOB, 0);
+    struct ledger_entry entry;
+
+    member_do(&dead, ORDER_EXTEND, 900, 0);
+    member_kill(&dead);
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(ledger));
+    late->patience_ms = 1;
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_join(late, JOB, 0));
+    ledger_unlock(ledger);
+    TEST_ASSERT_EQUAL_INT(dead.slot, late->slot);
+    TEST_ASSERT_FALSE(ledger_read(ledger, late->slot, &entry));
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+}
+
 static void test_bytes_of_a_dead_process_go_to_the_next_that_asks(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -358,6 +386,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_slots_run_out_and_come_back);
     RUN_TEST(test_slot_of_a_dead_process_is_reused_without_its_figures);
+    RUN_TEST(test_a_slot_that_was_looked_at_is_free_when_its_process_ends);
+    RUN_TEST(test_one_that_could_not_join_has_no_lease);
     RUN_TEST(test_bytes_of_a_dead_process_go_to_the_next_that_asks);
     RUN_TEST(test_sums_are_counted_again_after_another_process_has_written_into_our_lock);
     RUN_TEST(test_a_sleep_lasts_as_long_as_asked);
