@@ -458,6 +458,30 @@ static void test_a_request_waits_again_if_others_took_what_came_free(void)
     model_close(&model);
 }
 
+static void take_and_keep(void)
+{
+    uint64_t address;
+
+    fake_on_synchronize = NULL;
+    CHECK(driver.cuCtxSynchronize() == CUDA_SUCCESS);
+    fence_poll(&model.pool.fence);
+    CHECK(pool_alloc(&model.pool, 48 * MIB, &address) == 0 && pool_free(&model.pool, address, true) == 0);
+}
+
+/* While a request waits, a thread takes the memory and frees it again, and keeps it for its next request. */
+static void test_a_request_finds_what_a_thread_has_kept_meanwhile(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, 64 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_work(&model, 1, &model.blocks[0]);
+    model_free(&model, 0, false);
+    fence_forbid_joins();
+    fake_on_synchronize = take_and_keep;
+    CHECK(model_alloc(&model, 64 * MIB) == 0 && !fake_on_synchronize);
+    model_close(&model);
+}
+
 static void test_memory_is_plain_where_the_platform_refuses_more(void)
 {
     struct vmm vmm;
@@ -497,6 +521,7 @@ int main(void)
     RUN_APART(test_what_is_only_in_order_is_not_given_up_before_its_work_is_done);
     RUN_APART(test_what_was_freed_before_the_programs_own_wait_is_found);
     RUN_APART(test_a_request_waits_again_if_others_took_what_came_free);
+    RUN_APART(test_a_request_finds_what_a_thread_has_kept_meanwhile);
     RUN_APART(test_memory_is_plain_where_the_platform_refuses_more);
     return UNITY_END();
 }

@@ -107,6 +107,16 @@ static void test_joins_are_counted(void)
     model_close(&model);
 }
 
+static void test_memory_whose_work_has_ended_needs_no_join(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    free_busy_block(16 * MIB);
+    while (fake_progress(0) || fake_progress(1))
+        ;
+    CHECK(model_alloc(&model, 16 * MIB) == 0 && pool_stats(&model.pool).joins == 0);
+    model_close(&model);
+}
+
 /* Otherwise a few large blocks would wait for the next request that does not fit. */
 static void test_a_large_free_closes_its_epoch(void)
 {
@@ -365,6 +375,7 @@ int main(void)
     RUN_APART(test_chunks_that_will_be_whole_after_their_work_are_told_as_free);
     RUN_APART(test_the_peak_is_that_of_the_last_period);
     RUN_APART(test_joins_are_counted);
+    RUN_APART(test_memory_whose_work_has_ended_needs_no_join);
     RUN_APART(test_a_large_free_closes_its_epoch);
     RUN_APART(test_free_parts_of_chunks_are_stranded_but_for_the_largest);
     RUN_APART(test_what_is_held_is_counted_by_card);

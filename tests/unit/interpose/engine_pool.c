@@ -198,6 +198,52 @@ static void test_sizes_are_the_callers_own_and_ids_never_come_back(void)
     model_close(&model);
 }
 
+/* Programs tell blocks apart by their ids, whatever their contexts. */
+static void test_blocks_of_two_pools_have_different_ids(void)
+{
+    uint64_t ids[4];
+    struct pool_block block;
+
+    for (int i = 0; i < 4; i++) {
+        if (i % 2 == 0)
+            model_open(&model, GIB, GIB);
+        CHECK(model_alloc(&model, 8 * MIB) == 0);
+        CHECK(pool_block(&model.pool, model.blocks[i % 2].address, false, &block) == 0);
+        ids[i] = block.id;
+        for (int k = 0; k < i; k++)
+            CHECK(ids[i] != ids[k]);
+        if (i % 2) {
+            while (model.count)
+                model_free(&model, 0, true);
+            model_close(&model);
+        }
+    }
+}
+
+static CUresult refuse_to_destroy(CUevent event)
+{
+    (void)event;
+    CHECK(!"an event of a context that has ended is destroyed");
+    return CUDA_ERROR_UNKNOWN;
+}
+
+/* Events end with their context, and what another context's stream does needs no order behind its streams. */
+static void test_a_pool_of_a_context_that_has_ended_does_not_use_it(void)
+{
+    model_open(&model, GIB, GIB);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    model_free(&model, 0, false);
+    fence_poll(&model.pool.fence);
+    CHECK(fake_count(FAKE_EVENT_CREATE) && fake_progress(0));
+    driver.cuEventDestroy_v2 = refuse_to_destroy;
+    pool_close(&model.pool, false);
+    const uint64_t waited = fake_count(FAKE_WAIT) + fake_count(FAKE_SYNCHRONIZE);
+    CHECK(streams_submit_begin(model_stream(1)));
+    streams_submit_end();
+    CHECK(fake_count(FAKE_WAIT) + fake_count(FAKE_SYNCHRONIZE) == waited);
+}
+
 /* ---- stitching ---- */
 
 /* Every second of many blocks is freed: no hole is large enough, all of them together are. */
@@ -536,6 +582,9 @@ static void test_figures_need_no_driver(void)
     for (int call = 0; call < FAKE_CALLS; call++)
         now += fake_count((enum fake_call)call);
     CHECK(now == calls && s.pending > 0 && s.live == 0);
+    struct pool_stats last;
+    for (int i = 0; i < 2; i++) /* other threads go on: the lock is free again */
+        CHECK(pool_stats_at_exit(&model.pool, &last) && last.pending == s.pending);
     model_close(&model);
 }
 
@@ -582,6 +631,8 @@ int main(void)
     RUN_APART(test_streams_that_come_later_find_reused_blocks_at_rest);
     RUN_APART(test_a_wrong_free_is_refused_and_changes_nothing);
     RUN_APART(test_sizes_are_the_callers_own_and_ids_never_come_back);
+    RUN_APART(test_blocks_of_two_pools_have_different_ids);
+    RUN_APART(test_a_pool_of_a_context_that_has_ended_does_not_use_it);
     RUN_APART(test_holes_are_stitched_together_when_the_card_is_full);
     RUN_APART(test_a_gap_smaller_than_any_free_chunk_is_filled_too);
     RUN_APART(test_a_large_block_is_not_refused_that_fits_beside_a_small_one);
