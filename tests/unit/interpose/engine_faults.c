@@ -207,6 +207,18 @@ static void test_pieces_of_a_chunk_that_get_stuck_go_back_later(void)
     pool_sweep(&model.pool);
     CHECK(model.pool.stuck_bytes == 0);
     model_check(&model);
+    /* And so is a request that needs their memory. */
+    model_free(&model, 0, true);
+    CHECK(model_alloc(&model, GIB) == 0);
+    model_free(&model, 0, true);
+    fake_fail(1U << FAKE_ACCESS | 1U << FAKE_UNMAP, 2, 2);
+    CHECK(model_alloc(&model, 16 * MIB) == 0);
+    fake_fail(0, 0, 0);
+    CHECK(model.pool.stuck_bytes > 0);
+    model_free(&model, 0, true);
+    model.allowed = fake_physical();
+    CHECK(model_alloc(&model, model.allowed) == 0 && model.pool.stuck_bytes == 0);
+    model.allowed = 4 * GIB;
     model_free(&model, 0, true);
     pool_trim(&model.pool, UINT64_MAX);
     /* One that the block covers is not split. */

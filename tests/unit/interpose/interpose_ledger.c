@@ -171,6 +171,9 @@ static void test_room_that_is_to_be_left_is_not_leased(void)
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend_beside(ledger, 801, 200));
     TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(ledger, 800, 200));
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 1000));
+    struct ledger *large = test_join("large", 1024 * MIB); /* gets a little more than it asks for */
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(large, 100 * MIB, 880 * MIB));
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(880 * MIB, ledger_room(large));
 }
 
 /* An unused lease would count against it. */
@@ -200,7 +203,10 @@ static void test_driver_may_say_that_more_is_used_than_max(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 0);
 
+    ledger_settle(ledger, 1000);
+    TEST_ASSERT_FALSE(ledger_is_over(ledger));
     ledger_settle(ledger, 1500);
+    TEST_ASSERT_TRUE(ledger_is_over(ledger));
     TEST_ASSERT_EQUAL_UINT64(1500, test_sum(other));
     TEST_ASSERT_EQUAL_UINT64(0, ledger_room(other));
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend(other, 1));
@@ -320,6 +326,8 @@ static void test_max_of_a_job_can_be_set_before_it_starts(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_join(visitor, JOB, 0));
     TEST_ASSERT_EQUAL_INT(slot, visitor->slot);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(visitor, 70));
+    TEST_ASSERT_EQUAL_INT(0, ledger_join(visitor, "another", 100)); /* which it enters with no lease */
+    TEST_ASSERT_EQUAL_UINT64(0, ledger_lease(visitor));
 }
 
 static void test_job_without_a_process_can_start_over(void)
@@ -388,8 +396,11 @@ static void test_record_of_a_job_is_reused_only_if_no_process_is_in_it(void)
     struct ledger *visitor = test_open();
     struct member member = member_start("job 0", 100);
     struct ledger *joined[LEDGER_JOBS];
+    struct ledger_totals totals;
     char name[LEDGER_NAME];
 
+    TEST_ASSERT_EQUAL_INT64(0, member_do(&member, ORDER_EXTEND, 50, 0));
+    member_do(&member, ORDER_PUBLISH, 50, 0);
     fill_jobs(visitor);
     for (int i = 1; i < LEDGER_JOBS; i++) {
         snprintf(name, sizeof(name), "job %d", i);
@@ -403,6 +414,8 @@ static void test_record_of_a_job_is_reused_only_if_no_process_is_in_it(void)
     for (int i = 1; i < LEDGER_JOBS; i++)
         TEST_ASSERT_EQUAL_UINT64(100 + (uint64_t)i, ledger_max(joined[i]));
     TEST_ASSERT_EQUAL_UINT64(5, ledger_max(test_join("another", 7)));
+    TEST_ASSERT_TRUE(ledger_read_job(visitor, "another", &totals));
+    TEST_ASSERT_EQUAL_UINT64(0, totals.peak); /* that of the job before it was 50 */
 }
 
 /* Limits that were set for jobs to come are not dropped for others of that kind, but a process that joins has

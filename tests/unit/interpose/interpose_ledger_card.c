@@ -190,6 +190,10 @@ static void test_limits_that_were_set_before_a_job_came_stay_and_the_others_are_
     TEST_ASSERT_EQUAL_UINT64(1000, entry.job_max);
     TEST_ASSERT_EQUAL_UINT64(300, entry.min);
     TEST_ASSERT_EQUAL_UINT64(700, entry.high);
+    TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "high", LEDGER_HIGH, 300));
+    struct ledger *high = join("high", (struct ledger_limits){.max = 1000, .high = 700}, 0);
+    TEST_ASSERT_TRUE(ledger_read(tool, high->slot, &entry));
+    TEST_ASSERT_EQUAL_UINT64(300, entry.high);
     TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(tool, "later", LEDGER_MIN, 300));
     struct ledger *first = join("later", with_min(0), 0);
     join("later", (struct ledger_limits){.max = 1000, .high = 700}, 0);
@@ -246,6 +250,20 @@ static void test_a_high_that_is_set_below_what_is_used_asks_at_once(void)
 
     TEST_ASSERT_EQUAL_INT(0, ledger_set_limit(one, "a", LEDGER_HIGH, 500));
     TEST_ASSERT_EQUAL_UINT64(300, wanted_of(one));
+}
+
+/* Only such a process looks at each free whether it must give memory back. */
+static void test_a_process_is_needed_where_its_job_waits_or_has_a_high(void)
+{
+    const struct ledger_limits high = {.max = 10000, .high = 1000};
+    struct ledger *one = join("a", with_min(0), 100), *other = join("b", with_min(0), 100);
+    struct ledger *alone = join(NULL, with_min(0), 100);
+
+    TEST_ASSERT_TRUE(ledger_is_needed(join("c", high, 0)) && ledger_is_needed(join(NULL, high, 0)));
+    TEST_ASSERT_FALSE(ledger_is_needed(one) || ledger_is_needed(other) || ledger_is_needed(alone));
+    atomic_store(&one->job->waiting, 1);
+    TEST_ASSERT_TRUE(ledger_is_needed(one));
+    TEST_ASSERT_FALSE(ledger_is_needed(other) || ledger_is_needed(alone));
 }
 
 /* ---- a full card ---- */
@@ -508,6 +526,7 @@ int main(void)
     RUN_TEST(test_a_lender_keeps_its_min);
     RUN_TEST(test_a_job_above_its_high_asks_its_processes_once_for_what_is_above);
     RUN_TEST(test_a_process_without_a_job_has_a_high_of_its_own);
+    RUN_TEST(test_a_process_is_needed_where_its_job_waits_or_has_a_high);
     RUN_TEST(test_a_high_that_is_set_below_what_is_used_asks_at_once);
     RUN_TEST(test_what_fits_or_can_never_fit_is_not_waited_for);
     RUN_TEST(test_a_process_that_gives_back_wakes_the_one_that_waits);

@@ -73,6 +73,7 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     struct ledger *ledger = test_join(JOB, 1000);
     struct member dead = member_start(JOB, 0);
     struct ledger_entry entry;
+    uint32_t question;
 
     member_do(&dead, ORDER_EXTEND, 900, 0);
     const int slot = dead.slot;
@@ -80,6 +81,7 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     atomic_store(&ledger->file->slots[slot].peak, 900);
     atomic_store(&ledger->file->slots[slot].refused, 2);
     atomic_store(&ledger->file->slots[slot].ticket, 1);
+    TEST_ASSERT_TRUE(ledger_ask_slot(ledger, slot, 5, &question));
     member_kill(&dead);
     TEST_ASSERT_FALSE(ledger_read(ledger, slot, &entry));
     struct member next = member_start(JOB, 0);
@@ -92,6 +94,8 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     TEST_ASSERT_EQUAL_UINT64(0, entry.refused);
     TEST_ASSERT_FALSE(entry.waiting);
     TEST_ASSERT_EQUAL_UINT64(0, entry.job_used);
+    TEST_ASSERT_EQUAL_UINT32(question,
+                             atomic_load(&ledger->file->slots[slot].answered)); /* not its question */
     TEST_ASSERT_EQUAL_INT64(0, member_do(&next, ORDER_EXTEND, 1000, 0));
 }
 
@@ -145,6 +149,8 @@ static void test_sums_are_counted_again_after_another_process_has_written_into_o
     atomic_store(&ledger->job->sum, 900);
     ledger_unlock(ledger);
     TEST_ASSERT_EQUAL_UINT64(100, test_sum(ledger));
+    atomic_store(&ledger->job->sum, 900);
+    TEST_ASSERT_EQUAL_UINT64(900, test_sum(ledger)); /* once is enough */
 }
 
 static void test_a_sleep_lasts_as_long_as_asked(void)
