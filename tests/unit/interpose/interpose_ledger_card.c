@@ -402,18 +402,19 @@ static void test_first_come_first_served_on_the_card(void)
     TEST_ASSERT_EQUAL_INT(0, second.rc);
 }
 
-/* For example a process that was stopped in the queue. */
+/* For example a process that was stopped in the queue, and another behind it. */
 static void test_one_that_is_first_and_does_not_take_what_fits_is_passed_over(void)
 {
-    struct ledger *one = join("one", with_min(0), 0);
-    struct waiter second = {.ledger = join("two", with_min(0), 0)};
+    struct ledger *one = join("one", with_min(0), 0), *next = join("next", with_min(0), 0);
+    struct waiter third = {.ledger = join("three", with_min(0), 0)};
 
     join("holder", with_min(0), 100);
-    atomic_store(&one->file->card_tickets, 1);
+    atomic_store(&one->file->card_tickets, 2);
     atomic_store(&one->file->slots[one->slot].card_ticket, 1);
-    second.ledger->slow_ms = 1;
-    wait_for_card(&second);
-    TEST_ASSERT_EQUAL_INT(0, second.rc);
+    atomic_store(&one->file->slots[next->slot].card_ticket, 2);
+    third.ledger->slow_ms = 1;
+    wait_for_card(&third);
+    TEST_ASSERT_EQUAL_INT(0, third.rc);
 }
 
 static void test_a_recount_finds_all_that_wait_for_the_card(void)

@@ -49,10 +49,18 @@ static struct fake {
     uint64_t lent;                        /* the next lend_more frees so much on card 0 */
     uint64_t admits;                      /* admissions that succeed */
     uint64_t left;                        /* bytes of a block of a destroyed pool */
+    int denials;                          /* the first so many admissions fail */
+    bool lends;                           /* other processes always give something */
+    bool unknown;                         /* the driver's pool of a request is not known */
+    bool endless;                         /* the work on freed memory does not end */
+    bool more;                            /* there is always more of it */
+    bool trims;                           /* the driver's pools have something to give back */
+    uint64_t behind;                      /* of that, behind the work of STREAM */
+    struct pool *here;                    /* of the current context */
 } fake;
 static struct got {
     int probes, refusals, kept, loans, ends, freed[CARDS], listens[CARDS], freed_somewhere, pushed, maps,
-        waits[CARDS], queries, cheap_looks;
+        waits[CARDS], waits_here, queries, cheap_looks, tries, trims;
     struct device *refused_on;
     enum refusal_of whose;
     uint64_t refused;
@@ -121,7 +129,8 @@ bool device_any_guarded(void)
 
 bool device_admit(struct device *device, uint64_t bytes)
 {
-    if (fake.admits == 0)
+    TEST_ASSERT_LESS_THAN_INT_MESSAGE(100, ++got.tries, "it goes on for ever");
+    if (fake.denials-- > 0 || fake.admits == 0)
         return false;
     fake.admits--;
     got.admitted[device->ordinal] += bytes;
@@ -151,31 +160,37 @@ uint64_t pools_trim(CUdevice ordinal, uint64_t bytes)
     return given;
 }
 
+/* Two pools of one card and one of another; the last is visited first. */
+#define OPEN 7 /* the open epoch of each */
+static struct pool pools[] = {{.ordinal = 0}, {.ordinal = 1}, {.ordinal = 0}};
+
 struct pool *pools_current_if_open(void)
 {
-    return NULL;
+    return fake.here;
 }
 
 void pools_each_waiting(void (*visit)(struct pool *pool, void *argument), void *argument)
 {
-    static struct pool pools[CARDS] = {{.ordinal = 0}, {.ordinal = 1}};
-
-    for (int i = CARDS; i-- > 0;)
+    for (int i = sizeof(pools) / sizeof(*pools); i-- > 0;)
         visit(&pools[i], argument);
 }
 
 int pool_wait(struct pool *pool, bool *more)
 {
     got.waits[pool->ordinal]++;
+    got.waits_here += pool == fake.here;
+    TEST_ASSERT_LESS_THAN_INT_MESSAGE(100, got.waits[pool->ordinal], "it goes on for ever");
+    if (fake.endless)
+        return -EIO;
     fake.busy[pool->ordinal] = 0;
-    *more = false;
+    *more = fake.more;
     return 0;
 }
 
 bool fence_done(struct fence *fence, uint64_t epoch)
 {
-    (void)fence, (void)epoch;
-    return false;
+    TEST_ASSERT_EQUAL_UINT64(OPEN, epoch); /* what is freed during the wait is not waited for */
+    return fence->done >= epoch;
 }
 
 CUcontext pools_owner_if_green(CUcontext context)
@@ -226,7 +241,7 @@ void lend_end(const struct loan *loan)
 bool lend_on_card(CUdevice ordinal, uint64_t bytes)
 {
     (void)ordinal, (void)bytes;
-    return false;
+    return fake.lends;
 }
 
 bool lend_wait_on_card(struct lend_wait *wait, CUdevice ordinal, uint64_t bytes)
@@ -267,8 +282,12 @@ void refusal_say_kept(struct device *device, uint64_t bytes)
 
 bool drivers_pools_trim(CUdevice ordinal)
 {
-    (void)ordinal;
-    return false;
+    got.trims++;
+    if (got.queries) {
+        fake.truth[ordinal] -= fake.behind;
+        fake.behind = 0;
+    }
+    return fake.trims;
 }
 
 CUdevice drivers_pools_card(CUmemoryPool pool)
@@ -279,7 +298,7 @@ CUdevice drivers_pools_card(CUmemoryPool pool)
 struct drivers_pool *drivers_pools_current(CUdevice ordinal)
 {
     (void)ordinal;
-    return (struct drivers_pool *)0x201;
+    return fake.unknown ? NULL : (struct drivers_pool *)0x201;
 }
 
 struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
@@ -420,6 +439,8 @@ void setUp(void)
     driver.cuStreamQuery = query;
     driver.cuMemGetInfo_v2 = memory_info;
     got = (struct got){0};
+    for (size_t i = 0; i < sizeof(pools) / sizeof(*pools); i++)
+        atomic_store(&pools[i].fence.open, OPEN);
     atomic_store(&mode, LIBRARY_ON);
 }
 
@@ -439,6 +460,15 @@ void tearDown(void)
 
 /* ---- steps ---- */
 
+/* Between a grant and the driver's answer a cancelled thread would leave bytes behind. */
+static void cannot_be_cancelled(void)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, state);
+}
+
 static CUresult take_on(CUdevice card, enum blocks_kind kind, uint64_t bytes, uint64_t key, CUresult answer)
 {
     struct route_ticket ticket;
@@ -446,6 +476,8 @@ static CUresult take_on(CUdevice card, enum blocks_kind kind, uint64_t bytes, ui
 
     if (result != CUDA_SUCCESS)
         return result;
+    if (ticket.device || ticket.beside)
+        cannot_be_cancelled();
     if (answer == CUDA_SUCCESS)
         fake.truth[card] += limit_round(bytes);
     route_leave(&ticket, answer, key);
@@ -469,6 +501,8 @@ static void release(CUdevice card, enum blocks_kind kind, uint64_t bytes, uint64
 {
     const struct route_release freed = route_free_begin(kind, key);
 
+    if (freed.known)
+        cannot_be_cancelled();
     if (answer == CUDA_SUCCESS)
         fake.truth[card] -= limit_round(bytes);
     TEST_ASSERT_EQUAL_INT(answer, route_free_end(&freed, answer));
@@ -629,6 +663,28 @@ static void test_a_handle_is_charged_until_its_last_hold_and_mapping_end(void)
     TEST_ASSERT_EQUAL_INT(1, got.freed[1]);
 }
 
+static void test_a_handle_that_is_held_is_charged_until_its_last_release(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 5, CUDA_SUCCESS));
+    route_retained(5);
+    release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(PAGE, charged(1));
+    release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS);
+    TEST_ASSERT_EQUAL_UINT64(0, charged(1));
+}
+
+static void test_all_mappings_of_a_range_end_together(void)
+{
+    for (uint64_t i = 0; i < 3; i++) {
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 5 + i, CUDA_SUCCESS));
+        route_mapped(MAPPED + i * PAGE, 5 + i);
+        release(1, BLOCKS_HANDLE, 0, 5 + i, CUDA_SUCCESS);
+    }
+    TEST_ASSERT_EQUAL_UINT64(3 * PAGE, charged(1));
+    route_unmapped(MAPPED, 3 * PAGE);
+    TEST_ASSERT_EQUAL_UINT64(0, charged(1));
+}
+
 /* Idle memory that is just enough goes back; less than that stays. */
 static void test_idle_memory_goes_back_if_it_is_enough(void)
 {
@@ -647,6 +703,19 @@ static void test_idle_memory_goes_back_if_it_is_enough(void)
     fake.idle[0] = fake.idle[1] = fake.busy[0] = fake.busy[1] = 2 * PAGE;
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * PAGE, 4)); /* behind work of this card */
     TEST_ASSERT_TRUE(got.waits[0] == 1 && got.waits[1] == 0);
+    TEST_ASSERT_GREATER_THAN_INT(0, got.trims); /* and the driver's pools gave theirs, too */
+}
+
+/* This context's work ends first, most likely; the others' is waited for only if that is not enough. */
+static void test_work_of_this_context_is_waited_for_first_and_until_there_is_enough(void)
+{
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, ROOM, 1));
+    fake.here = &pools[0];
+    fake.more = true;
+    fake.idle[0] = fake.busy[0] = 2 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, 2 * PAGE, 2));
+    TEST_ASSERT_EQUAL_INT(1, got.waits_here);
+    TEST_ASSERT_EQUAL_INT(1, got.waits[0]);
 }
 
 static void test_memory_of_other_processes_is_borrowed_before_a_refusal(void)
@@ -684,6 +753,41 @@ static void test_an_admission_ends_with_the_drivers_answer(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take_async(PAGE + 1, NULL, STREAM, &card));
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 2, CUDA_SUCCESS)); /* has a limit */
+    library_limited = false;
+    fake.captures = true; /* adds a node */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE + 1, NULL, STREAM, &card));
+    library_limited = true;
+}
+
+/* It asks others again only as often as they may help. */
+static void test_an_admission_is_tried_again_after_idle_memory_went_back(void)
+{
+    fake.limited[0] = false;
+    fake.guarded[0] = true;
+    fake.admits = fake.denials = 1;
+    fake.truth[0] = 20 * PAGE;
+    fake.idle[0] = 10 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take(BLOCKS_ARRAY, PAGE, 1));
+    TEST_ASSERT_EQUAL_UINT64(0, fake.idle[0]);
+    TEST_ASSERT_EQUAL_INT(2, got.tries);
+    fake.lends = true;
+    fake.idle[0] = PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, take(BLOCKS_ARRAY, PAGE, 1));
+}
+
+/* The pool gives nothing back before the stream is done. */
+static void test_what_a_stream_has_freed_is_waited_for_before_a_refusal(void)
+{
+    CUdevice card;
+
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, ROOM - 2 * LIMIT_STEP, 1, CUDA_SUCCESS));
+    fake.truth[1] += 2 * LIMIT_STEP; /* the pool's */
+    account_touch(&cards[1].account);
+    fake.behind = LIMIT_STEP;
+    fake.idle[1] = fake.busy[1] = ROOM;
+    fake.trims = fake.endless = true;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+    TEST_ASSERT_EQUAL_UINT64(0, fake.behind);
 }
 
 static void test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream(void)
@@ -725,6 +829,9 @@ static void test_a_stream_that_is_none_is_left_to_the_driver(void)
         TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_async(LIMIT, NULL, STREAM, &card));
     }
     fake.stream_error = CUDA_ERROR_UNKNOWN;
+    TEST_ASSERT_NOT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
+    fake.stream_error = CUDA_SUCCESS;
+    fake.unknown = true; /* its growth could not be counted */
     TEST_ASSERT_NOT_EQUAL_INT(CUDA_SUCCESS, take_async(PAGE, NULL, STREAM, &card));
 }
 
@@ -823,6 +930,11 @@ int main(void)
     RUN_TEST(test_a_free_that_the_driver_refuses_keeps_the_block);
     RUN_TEST(test_a_handle_is_charged_until_its_last_hold_and_mapping_end);
     RUN_TEST(test_idle_memory_goes_back_if_it_is_enough);
+    RUN_TEST(test_work_of_this_context_is_waited_for_first_and_until_there_is_enough);
+    RUN_TEST(test_a_handle_that_is_held_is_charged_until_its_last_release);
+    RUN_TEST(test_all_mappings_of_a_range_end_together);
+    RUN_TEST(test_an_admission_is_tried_again_after_idle_memory_went_back);
+    RUN_TEST(test_what_a_stream_has_freed_is_waited_for_before_a_refusal);
     RUN_TEST(test_memory_of_other_processes_is_borrowed_before_a_refusal);
     RUN_TEST(test_an_admission_ends_with_the_drivers_answer);
     RUN_TEST(test_a_stream_ordered_request_counts_on_the_card_of_its_pool_or_stream);
