@@ -38,13 +38,15 @@ static struct fake {
     uint64_t lent;  /* the next lend_more frees so much */
     uint64_t freed; /* by another thread, just before the next route_make_room finds nothing */
     uint64_t given_back;
-    uint64_t idle;      /* that pools_trim gives */
-    uint64_t card_used; /* by all processes; more than the limit only if it is set */
+    uint64_t idle;       /* that pools_trim gives */
+    uint64_t card_used;  /* by all processes; more than the limit only if it is set */
+    uint64_t free_bytes; /* on the card; 0: not known */
+    uint64_t comes_free; /* of that, after the next request to other processes */
 } fake;
 static struct got {
     int said, kept, unknown, distrusts, loans, ends, listens, starts, exports, imports, pools_ends, made,
         ended;
-    int captures, uncharged, drivers_trims, pushed;
+    int captures, uncharged, drivers_trims, pushed, retries, asked;
     enum refusal_of whose;
     uint64_t bytes, admitted, trimmed;
     uint64_t freed_kinds; /* of the events, one digit each */
@@ -79,6 +81,7 @@ bool route_make_room(CUdevice ordinal, uint64_t bytes)
 bool route_retry(struct route_attempt *attempt)
 {
     (void)attempt;
+    got.retries++;
     return false;
 }
 
@@ -163,8 +166,9 @@ enum recording_limit device_limit_kind(const struct device *device)
 
 int device_free_bytes(struct device *device, uint64_t *bytes)
 {
-    (void)device, (void)bytes;
-    return -ENODATA;
+    (void)device;
+    *bytes = fake.free_bytes;
+    return fake.free_bytes ? 0 : -ENODATA;
 }
 
 void lend_listen(struct device *device)
@@ -198,7 +202,9 @@ void lend_end(const struct loan *loan)
 bool lend_on_card(CUdevice ordinal, uint64_t bytes)
 {
     (void)ordinal, (void)bytes;
-    return false;
+    got.asked++;
+    fake.free_bytes += fake.comes_free;
+    return fake.comes_free;
 }
 
 void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
@@ -439,10 +445,9 @@ static void test_growth_beyond_the_limit_is_refused_or_borrowed(void)
     TEST_ASSERT_EQUAL_UINT64(all + PAGE, got.bytes);
     TEST_ASSERT_FALSE(route_grow_graph_begin(&growth, 0, all + PAGE, true));
     add_block(BLOCKS_ARRAY, 1, FIRST, 0);
-    for (int borrow = 0; borrow < 2; borrow++) {
-        fake.lent = borrow ? PAGE : 0;
+    fake.lent = PAGE;
+    for (int borrow = 0; borrow < 2; borrow++)
         TEST_ASSERT_EQUAL_INT(borrow, route_grow_graph_begin(&growth, 0, all, borrow));
-    }
     route_grow_graph_end(&growth);
     TEST_ASSERT_EQUAL_INT(1, got.loans);
     TEST_ASSERT_EQUAL_INT(1, got.said);
@@ -507,6 +512,36 @@ static void test_a_heap_grows_by_what_it_has_not(void)
     route_grow_abort(&growth);
 }
 
+static void grow_heap(CUlimit which, uint64_t bytes)
+{
+    struct route_growth growth;
+
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_heap_begin(&growth, which, bytes));
+    TEST_ASSERT_NOT_NULL(growth.device);
+    TEST_ASSERT_EQUAL_UINT64(bytes, growth.bytes);
+    route_grow_heap_end(&growth, which, bytes);
+}
+
+/* Each time a second context grows and ends, in the place of the one before it. */
+static void test_a_new_context_has_none_of_the_growth_of_the_last_one(void)
+{
+    struct route_growth growth;
+
+    cards[0].context_bytes = 8 * PAGE;
+    make_context(0, FIRST);
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_begin(&growth, 100 * PAGE));
+    route_grow_end(&growth);
+    make_context(0, SECOND);
+    for (int i = 0; i < 2; i++) {
+        fake.context = i ? OTHER : SECOND;
+        grow_heap(CU_LIMIT_MALLOC_HEAP_SIZE, 2 * PAGE);
+        grow_heap(CU_LIMIT_PRINTF_FIFO_SIZE, 2 * PAGE);
+        TEST_ASSERT_EQUAL_UINT64((i ? 104 : 112) * PAGE, cards[0].account.grown);
+        route_context_end(fake.context);
+        TEST_ASSERT_EQUAL_UINT64(100 * PAGE, cards[0].account.grown);
+    }
+}
+
 /* Without a limit, beside the min of another job. */
 static void test_an_admission_of_growth_ends(void)
 {
@@ -522,6 +557,9 @@ static void test_an_admission_of_growth_ends(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, route_grow_begin(&growth, PAGE));
     TEST_ASSERT_EQUAL_INT(1, got.kept);
     TEST_ASSERT_FALSE(route_grow_graph_begin(&growth, 0, PAGE, true));
+    TEST_ASSERT_EQUAL_INT(2, got.retries);
+    TEST_ASSERT_FALSE(route_grow_graph_begin(&growth, 0, PAGE, false)); /* there is another way yet */
+    TEST_ASSERT_EQUAL_INT(2, got.retries);
     fake.unlimited = false;
 }
 
@@ -567,6 +605,31 @@ static void test_each_card_counts_its_own_contexts(void)
     TEST_ASSERT_EQUAL_UINT64(LIMIT - GUESS, room(1));
 }
 
+/* card.present counts one of them, whichever ends. */
+static void test_of_three_contexts_two_remain_when_one_ends(void)
+{
+    cards[0].context_bytes = 8 * PAGE;
+    make_context(0, FIRST);
+    make_context(0, SECOND);
+    make_context(0, OTHER);
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - GUESS - 16 * PAGE, room(0));
+    route_context_end(FIRST);
+    TEST_ASSERT_EQUAL_UINT64(LIMIT - GUESS - 8 * PAGE, room(0));
+}
+
+static void test_a_context_has_the_driver_asked_again_and_is_seen_without_a_limit(void)
+{
+    room(0);
+    TEST_ASSERT_FALSE(cards[0].account.state.stale);
+    make_context(0, FIRST);
+    TEST_ASSERT_TRUE(cards[0].account.state.stale);
+    route_context_end(FIRST);
+    fake.unlimited = true;
+    make_context(1, OTHER);
+    TEST_ASSERT_TRUE(cards[1].card.present);
+    fake.unlimited = false;
+}
+
 static void test_a_context_that_does_not_fit_is_forgotten(void)
 {
     fake.card_used = LIMIT + PAGE;
@@ -578,6 +641,8 @@ static void test_a_context_that_does_not_fit_is_forgotten(void)
     fake.card_used = LIMIT; /* just fits */
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
     TEST_ASSERT_EQUAL_UINT64(GUESS, cards[0].context_bytes); /* others are on the card, too */
+    route_context_end(SECOND);
+    TEST_ASSERT_EQUAL_UINT64(0, cards[0].context_bytes); /* the next one may be another size */
 }
 
 static uint64_t figure; /* the driver's, of this process */
@@ -589,25 +654,95 @@ static int measure_figure(void *context, uint64_t *bytes)
     return 0;
 }
 
+static struct ledger *use_ledger(struct ledger *ledger)
+{
+    cards[0].ledger = cards[0].account.ledger = ledger;
+    return ledger;
+}
+
+static void leave_ledger(void)
+{
+    route_context_end(FIRST);
+    route_context_end(SECOND);
+    use_ledger(NULL);
+    test_end();
+}
+
 /* The job's other processes rely on the figure. */
 static void test_the_size_of_a_context_is_measured_while_there_is_one(void)
 {
+    struct route_growth growth;
+
     test_begin();
-    struct ledger *ledger = test_join(JOB, LIMIT);
-    cards[0].ledger = cards[0].account.ledger = ledger;
+    struct ledger *ledger = use_ledger(test_join(JOB, LIMIT));
     cards[0].account.measure = measure_figure;
     fake.card_used = LIMIT;
-    figure = 8 * PAGE;
+    figure = PAGE;
+    add_block(BLOCKS_HANDLE, 1, NULL, 0); /* which is not the context's */
+    figure = 9 * PAGE;
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
     TEST_ASSERT_EQUAL_UINT64(8 * PAGE, ledger->file->context_bytes);
     cards[0].context_bytes = 0; /* as after the end of a third one */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_context_begin(&growth, 0));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, growth.bytes);
+    route_grow_context_end(&growth, 0, NULL);
     figure = 16 * PAGE;
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
     TEST_ASSERT_EQUAL_UINT64(8 * PAGE, ledger->file->context_bytes);
+    leave_ledger();
+}
+
+/* A guess must not become that of others, and they wait no longer for a context that does not fit. */
+static void test_the_size_of_a_context_that_is_not_known_is_not_told(void)
+{
+    struct route_growth growth;
+
+    test_begin();
+    struct ledger *ledger = use_ledger(test_join(JOB, LIMIT));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
+    TEST_ASSERT_EQUAL_UINT64(0, ledger->file->context_bytes);
     route_context_end(FIRST);
-    route_context_end(SECOND);
-    cards[0].ledger = cards[0].account.ledger = NULL;
-    test_end();
+    cards[0].account.measure = measure_figure;
+    figure = PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_context_begin(&growth, 0));
+    TEST_ASSERT_NOT_EQUAL(0, ledger->file->sizing);
+    route_grow_context_end(&growth, 0, SECOND);
+    fake.card_used = figure = LIMIT + PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, route_context_made(0, SECOND));
+    TEST_ASSERT_EQUAL_UINT32(0, ledger->file->sizing);
+    leave_ledger();
+}
+
+static void test_a_context_of_a_process_with_a_min_is_published(void)
+{
+    test_begin();
+    struct ledger *ledger = use_ledger(test_open());
+    TEST_ASSERT_EQUAL_INT(
+        0, ledger_join_within(ledger, NULL, &(struct ledger_limits){.max = LIMIT, .min = 20 * PAGE}));
+    cards[0].account.measure = measure_figure;
+    figure = 8 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
+    TEST_ASSERT_EQUAL_UINT64(8 * PAGE, atomic_load(&ledger_own_slot(ledger)->used));
+    leave_ledger();
+}
+
+/* Another job has a min of 20 pages, and the card has less beside a context. */
+static void test_others_are_asked_for_what_a_min_lacks_beside_a_context(void)
+{
+    test_begin();
+    struct ledger *ledger = use_ledger(test_join(NULL, LIMIT));
+    TEST_ASSERT_EQUAL_INT(
+        0, ledger_join_within(test_open(), JOB, &(struct ledger_limits){.max = LIMIT, .min = 20 * PAGE}));
+    TEST_ASSERT_EQUAL_UINT64(20 * PAGE, ledger_kept(ledger));
+    fake.free_bytes = fake.comes_free = 10 * PAGE;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, FIRST));
+    TEST_ASSERT_EQUAL_INT(1, got.asked);
+    route_context_end(FIRST);
+    fake.free_bytes = 10 * PAGE;
+    fake.comes_free = 1;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, make_context(0, SECOND));
+    TEST_ASSERT_EQUAL_INT(1 + 4, got.asked); /* a few times */
+    leave_ledger();
 }
 
 /* Memory of a context ends with it, and is noted as what it was. */
@@ -648,6 +783,10 @@ static void test_each_context_counts_though_it_is_not_known(void)
     const uint64_t before = room(0);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(0, SECOND));
     TEST_ASSERT_LESS_THAN_UINT64(before, room(0));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, make_context(1, OTHER));
+    for (uintptr_t i = 0; i < CONTEXTS; i++)
+        route_context_end((CUcontext)(0x1000 + 0x100 * i));
+    TEST_ASSERT_TRUE(cards[1].card.present); /* that one is left */
 }
 
 static void test_a_lower_limit_has_what_is_above_it_given_back(void)
@@ -662,6 +801,14 @@ static void test_a_lower_limit_has_what_is_above_it_given_back(void)
     TEST_ASSERT_EQUAL_INT(0, got.drivers_trims);
     TEST_ASSERT_TRUE(route_set_limit(&cards[0], GUESS - 2 * PAGE));
     TEST_ASSERT_EQUAL_INT(1, got.drivers_trims);
+    route_context_end(FIRST);
+    cards[0].account.measure = measure_figure;
+    figure = 10 * PAGE;
+    TEST_ASSERT_TRUE(route_set_limit(&cards[0], 100 * PAGE));
+    room(0);
+    figure = 150 * PAGE; /* the driver has grown by itself */
+    TEST_ASSERT_TRUE(route_set_limit(&cards[0], 99 * PAGE));
+    TEST_ASSERT_EQUAL_UINT64(51 * PAGE, got.trimmed);
 }
 
 int main(void)
@@ -672,11 +819,17 @@ int main(void)
     RUN_TEST(test_what_another_thread_gives_back_serves_growth);
     RUN_TEST(test_a_stack_grows_by_what_it_has_not);
     RUN_TEST(test_a_heap_grows_by_what_it_has_not);
+    RUN_TEST(test_a_new_context_has_none_of_the_growth_of_the_last_one);
     RUN_TEST(test_an_admission_of_growth_ends);
     RUN_TEST(test_a_card_that_is_not_known_gets_nothing);
     RUN_TEST(test_each_card_counts_its_own_contexts);
+    RUN_TEST(test_of_three_contexts_two_remain_when_one_ends);
+    RUN_TEST(test_a_context_has_the_driver_asked_again_and_is_seen_without_a_limit);
     RUN_TEST(test_a_context_that_does_not_fit_is_forgotten);
     RUN_TEST(test_the_size_of_a_context_is_measured_while_there_is_one);
+    RUN_TEST(test_the_size_of_a_context_that_is_not_known_is_not_told);
+    RUN_TEST(test_a_context_of_a_process_with_a_min_is_published);
+    RUN_TEST(test_others_are_asked_for_what_a_min_lacks_beside_a_context);
     RUN_TEST(test_the_end_of_a_context_ends_its_memory_and_no_other);
     RUN_APART(test_each_context_counts_though_it_is_not_known);
     RUN_TEST(test_a_lower_limit_has_what_is_above_it_given_back);
