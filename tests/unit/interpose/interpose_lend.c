@@ -66,16 +66,27 @@ void recorded_serve(const char *folder)
     (void)folder;
 }
 
+static int nudges;
+static uint64_t nudged, nudge_frees; /* asked of Python, and what it then leaves idle */
+
 bool nudge_python(int ordinal, uint64_t bytes)
 {
-    (void)ordinal, (void)bytes;
-    return false;
+    TEST_ASSERT_EQUAL_INT(card.ordinal, ordinal);
+    nudges++;
+    nudged += bytes;
+    atomic_fetch_add(&idle, nudge_frees);
+    return nudge_frees;
 }
 
-static bool captures;
+static bool captures, cancellable; /* when it was last asked */
 
 bool capture_any(void)
 {
+    int state, disabled;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_setcancelstate(state, &disabled);
+    cancellable = state == PTHREAD_CANCEL_ENABLE;
     return captures;
 }
 
@@ -237,6 +248,8 @@ void setUp(void)
     atomic_store(&events_on, false);
     atomic_store(&noted_count, 0);
     swept = captures = false;
+    nudged = nudge_frees = 0;
+    nudges = 0;
     answer_us = 0;
     log_fake_clear();
     the_pool = (struct pool){.ordinal = card.ordinal, .context = HERE};
@@ -287,6 +300,7 @@ static void test_a_neighbour_gets_what_it_asks_for_and_no_more(void)
 
     hold(LIMIT - CONTEXT, 20 * PAGE, 8 * PAGE);
     atomic_store(&stuck, 3 * PAGE);
+    atomic_store(&card.own, 77 * PAGE);
     lend_start(&card);
     TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_extend_beside(neighbour, PAGE, 0));
     const int before = atomic_load(&followed);
@@ -299,11 +313,25 @@ static void test_a_neighbour_gets_what_it_asks_for_and_no_more(void)
     TEST_ASSERT_EQUAL_UINT64((16 + 3 + 8) * PAGE, atomic_load(&slot->cached));
     TEST_ASSERT_EQUAL_UINT64((16 + 8) * PAGE, atomic_load(&slot->lendable));
     TEST_ASSERT_EQUAL_UINT64(8 * PAGE, atomic_load(&slot->unsure));
+    TEST_ASSERT_EQUAL_UINT64(77 * PAGE, atomic_load(&slot->limit));
+    TEST_ASSERT_EQUAL_INT(0, nudges);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 4 * PAGE, 0));
     TEST_ASSERT_TRUE(ledger_ask(neighbour, 30 * PAGE, 60000)); /* more than there is */
+    TEST_ASSERT_EQUAL_UINT64((30 - 16 - 8) * PAGE, nudged);
     TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&idle) + atomic_load(&drivers_idle));
     TEST_ASSERT_EQUAL_UINT64(28 * PAGE, lent());
     TEST_ASSERT_FALSE(ledger_ask(neighbour, PAGE, 60000)); /* it has answered: nothing */
+}
+
+/* Python empties PyTorch's cache, of which no more is lent than was missing. */
+static void test_what_python_frees_is_lent(void)
+{
+    hold(LIMIT - CONTEXT, 4 * PAGE, 0);
+    nudge_frees = 20 * PAGE;
+    lend_start(&card);
+    TEST_ASSERT_TRUE(ledger_ask(neighbour, 10 * PAGE, 60000));
+    TEST_ASSERT_EQUAL_UINT64(10 * PAGE, lent());
+    TEST_ASSERT_EQUAL_UINT64(14 * PAGE, atomic_load(&idle));
 }
 
 /* Before its first context a process answers, and calls no driver. */
@@ -352,6 +380,18 @@ static void test_a_free_is_told_only_if_another_waits(void)
     lend_freed(&card);
     TEST_ASSERT_NOT_EQUAL(before, questions(card.ledger));
     while (atomic_load(&idle)) /* until the thread has lent all of it */
+        usleep(1000);
+}
+
+static void test_a_free_of_a_job_above_its_high_gives_back_what_is_above(void)
+{
+    hold(30 * PAGE, 10 * PAGE, 0);
+    lend_start(&card);
+    const uint32_t before = questions(card.ledger);
+    atomic_store(&card.ledger->job->high, CONTEXT + 25 * PAGE);
+    lend_freed(&card);
+    TEST_ASSERT_NOT_EQUAL(before, questions(card.ledger));
+    while (atomic_load(&idle) != 5 * PAGE) /* until the thread has given that back */
         usleep(1000);
 }
 
@@ -535,10 +575,12 @@ static void test_what_the_others_cannot_give_back_is_not_waited_for(void)
     const uint64_t began = clock_ms();
     tries_for(&(struct ledger_figures){.used = held, .lendable = held});
     const uint64_t behind_work = clock_ms() - began;
+    const int above = tries_for(&(struct ledger_figures){.used = 2 * LIMIT});
     ledger_wake(neighbour);
     pthread_join(other, NULL);
     TEST_ASSERT_EQUAL_INT(0, known);
     TEST_ASSERT_EQUAL_INT(2, unknown);
+    TEST_ASSERT_EQUAL_INT(0, above);
     TEST_ASSERT_GREATER_OR_EQUAL_UINT64(2000, behind_work);
 }
 
@@ -571,8 +613,23 @@ static void test_beside_a_capture_no_request_waits(void)
     account_view(&card.account);
     TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
     TEST_ASSERT_FALSE(lend_more(&loan));
+    TEST_ASSERT_FALSE(cancellable); /* a thread that waits would stay in the queue */
     lend_end(&loan);
     TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, PAGE));
+}
+
+/* What was kept for it after a wait is so for one try. */
+static void test_each_try_ends_the_wait_before_it(void)
+{
+    struct loan loan = loan_of(PAGE);
+
+    account_view(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, account_wait_for_budget(&card.account, PAGE, 1));
+    loan.waited = true;
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
+    lend_end(&loan);
+    TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
 }
 
 /* There is room, and still the request fails: the budget is not what is short. */
@@ -581,6 +638,7 @@ static void test_a_request_that_was_not_denied_is_not_tried_for_ever(void)
     struct loan loan = loan_of(PAGE);
 
     account_view(&card.account);
+    TEST_ASSERT_FALSE(account_take(&card.account, 2 * LIMIT)); /* another one was denied before */
     TEST_ASSERT_TRUE(lend_more(&loan));
     TEST_ASSERT_FALSE(lend_more(&loan));
     lend_end(&loan);
@@ -619,6 +677,7 @@ static void test_idle_memory_of_the_drivers_pools_that_does_not_go_back_is_no_ro
     atomic_store(&truth, TOTAL);
     atomic_store(&drivers_stuck, 20 * PAGE);
     TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, 10 * PAGE));
+    TEST_ASSERT_GREATER_OR_EQUAL_UINT64(5, atomic_load(&ledger_own_slot(card.ledger)->waited_ms));
     wait = (struct lend_wait){.until = 0};
     options.wait = 600;
     atomic_store(&drivers_idle, 10 * PAGE);
@@ -679,10 +738,12 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_neighbour_gets_what_it_asks_for_and_no_more);
+    RUN_TEST(test_what_python_frees_is_lent);
     RUN_TEST(test_without_a_context_nothing_is_lent);
     RUN_TEST(test_without_a_context_a_question_lowers_the_lease);
     RUN_TEST(test_without_a_context_a_free_lowers_the_lease);
     RUN_TEST(test_a_free_is_told_only_if_another_waits);
+    RUN_TEST(test_a_free_of_a_job_above_its_high_gives_back_what_is_above);
     RUN_TEST(test_what_can_never_fit_is_asked_of_nobody);
     RUN_TEST(test_what_is_missing_is_asked_of_the_neighbour);
     RUN_TEST(test_a_recording_says_who_lent_how_much_for_a_request);
@@ -692,6 +753,7 @@ int main(void)
     RUN_TEST(test_what_the_others_cannot_give_back_is_not_waited_for);
     RUN_TEST(test_what_this_process_has_in_the_drivers_pools_is_not_waited_for_either);
     RUN_TEST(test_beside_a_capture_no_request_waits);
+    RUN_TEST(test_each_try_ends_the_wait_before_it);
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
     RUN_TEST(test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again);
