@@ -97,6 +97,8 @@ static void test_a_process_without_a_job_has_a_min_of_its_own(void)
     ledger_publish_used(owner, 100);
     TEST_ASSERT_EQUAL_UINT64(900, ledger_kept(other));
     TEST_ASSERT_EQUAL_UINT64(0, ledger_kept(owner));
+    join(NULL, with_min(500), 0);
+    TEST_ASSERT_EQUAL_UINT64(500, ledger_kept(owner)); /* not its own */
 }
 
 static void test_what_an_owner_has_claimed_counts_as_used(void)
@@ -150,6 +152,23 @@ static void test_two_that_ask_at_once_do_not_touch_a_min_together(void)
     TEST_ASSERT_EQUAL_UINT64(60, atomic_load(&two->file->slots[two->slot].claim));
 }
 
+/* Each time that the card is asked, another process's claim has just ended. */
+static int free_beside_others(void *context, uint64_t *bytes)
+{
+    struct ledger *ledger = context;
+
+    atomic_fetch_add(&ledger->file->admitted, 1);
+    *bytes = 1000;
+    return 0;
+}
+
+static void test_what_is_free_and_never_known_for_sure_is_not_granted(void)
+{
+    struct ledger *one = join("one", with_min(0), 0);
+
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, ledger_admit_beside(one, 1, free_beside_others, one));
+}
+
 static void test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_claim(void)
 {
     struct ledger *other = join("other", with_min(0), 0);
@@ -166,6 +185,11 @@ static void test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_c
     TEST_ASSERT_EQUAL_INT(0, admit(other, 600, 1000));
     join("next", with_min(0), 0); /* recounts */
     TEST_ASSERT_FALSE(ledger_is_guarded(other));
+    struct member dead = member_start("claimer", 10000);
+    atomic_store(&other->file->slots[dead.slot].claim, 400);
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, admit(other, 200, 1000));
+    member_kill(&dead);
+    TEST_ASSERT_EQUAL_INT(0, admit(other, 200, 1000));
 }
 
 static void test_a_min_can_be_set_and_taken_back(void)
@@ -211,6 +235,9 @@ static void test_a_lender_keeps_its_min(void)
     TEST_ASSERT_EQUAL_UINT64(LEDGER_UNLIMITED, ledger_above_min(asker, asker->slot));
     TEST_ASSERT_FALSE(ledger_ask_card(asker, 900, 1, 1)); /* it does not answer here */
     TEST_ASSERT_EQUAL_UINT64(400, wanted_of(lender));
+    struct ledger *alone = join(NULL, with_min(600), 0);
+    ledger_publish_used(alone, 1000);
+    TEST_ASSERT_EQUAL_UINT64(400, ledger_above_min(asker, alone->slot));
 }
 
 /* ---- high ---- */
@@ -335,6 +362,20 @@ static void test_a_process_that_gives_back_wakes_the_one_that_waits(void)
     TEST_ASSERT_FALSE(ledger_is_card_waited_for(holder));
 }
 
+static void test_one_that_waits_reminds_the_others_and_keeps_its_place(void)
+{
+    struct ledger *holder = join("holder", with_min(0), 100);
+    struct waiter waiter = {.ledger = join("a", with_min(0), 100), .answer = -EAGAIN};
+    uint64_t ticket = 0;
+
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT(-ETIMEDOUT,
+                              ledger_wait_card(waiter.ledger, 100, &ticket, clock_ms() + 20, look, &waiter));
+        TEST_ASSERT_EQUAL_UINT64(1, ticket);
+    }
+    TEST_ASSERT_EQUAL_UINT64(100, wanted_of(holder));
+}
+
 /* Alone on the card, or beside processes that hold nothing, nothing will come free. */
 static void test_memory_that_no_process_holds_is_not_waited_for(void)
 {
@@ -442,6 +483,8 @@ static void test_people_see_who_waits_for_the_card(void)
     TEST_ASSERT_TRUE(ledger_read(waiter.ledger, waiter.ledger->slot, &entry));
     TEST_ASSERT_TRUE(entry.waiting);
     TEST_ASSERT_EQUAL_UINT64(100, entry.asked);
+    struct ledger_slot *slot = ledger_own_slot(waiter.ledger);
+    TEST_ASSERT_EQUAL_UINT64(100, atomic_load(&slot->card_waits_for)); /* for those behind it */
     atomic_store(&waiter.answer, 0);
     pthread_join(waiter.thread, NULL);
     TEST_ASSERT_TRUE(ledger_read(waiter.ledger, waiter.ledger->slot, &entry));
@@ -521,6 +564,7 @@ int main(void)
     RUN_TEST(test_a_min_counts_up_to_max);
     RUN_TEST(test_a_tool_is_not_asked_and_counts_for_nothing);
     RUN_TEST(test_two_that_ask_at_once_do_not_touch_a_min_together);
+    RUN_TEST(test_what_is_free_and_never_known_for_sure_is_not_granted);
     RUN_TEST(test_the_end_of_an_owner_ends_its_min_and_the_end_of_a_claimer_its_claim);
     RUN_TEST(test_a_min_can_be_set_and_taken_back);
     RUN_TEST(test_limits_that_were_set_before_a_job_came_stay_and_the_others_are_its_own);
@@ -531,6 +575,7 @@ int main(void)
     RUN_TEST(test_a_high_that_is_set_below_what_is_used_asks_at_once);
     RUN_TEST(test_what_fits_or_can_never_fit_is_not_waited_for);
     RUN_TEST(test_a_process_that_gives_back_wakes_the_one_that_waits);
+    RUN_TEST(test_one_that_waits_reminds_the_others_and_keeps_its_place);
     RUN_TEST(test_memory_that_no_process_holds_is_not_waited_for);
     RUN_TEST(test_of_two_that_wait_for_each_other_the_second_is_refused);
     RUN_TEST(test_a_process_that_waits_for_its_job_gives_nothing_to_the_card);
