@@ -292,8 +292,18 @@ static void test_wait_takes_what_is_there_at_once(void)
     TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 10, UINT64_MAX));
 }
 
-/* A process that read the word before memory was freed does not sleep on it.
- */
+/* Another thread has raised the lease; a process ahead in the queue does not matter. */
+static void test_what_is_leased_already_is_not_waited_for(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *ahead = test_join(JOB, 0);
+
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 500));
+    atomic_store(&ledger->job->tickets, 1);
+    atomic_store(&ledger_own_slot(ahead)->ticket, 1);
+    TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 500, 0));
+}
+
+/* A process that read the word before memory was freed does not sleep on it. */
 static void test_no_word_of_freed_memory_is_missed(void)
 {
     struct ledger *ledger = test_join(JOB, 1000);
@@ -602,10 +612,12 @@ static uint64_t wanted_of(const struct ledger *ledger)
 
 static void test_on_a_full_card_no_process_is_asked_for_more_than_it_has(void)
 {
+    struct ledger *none = test_join(NULL, 0);
     struct ledger *other = test_join("another", 1000), *third = test_join(NULL, 0);
 
     ledger_publish(other, &(struct ledger_figures){.used = 400, .cached = 300, .lendable = 100});
     ledger_publish(third, &(struct ledger_figures){.used = 400, .cached = 60, .lendable = 60});
+    ledger_publish(none, &(struct ledger_figures){.used = 400});
     /* None answers here. Who asks a second time does not wait for them again, so others ask. */
     TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 161, 161, 1)); /* all of it would not be enough */
     TEST_ASSERT_EQUAL_UINT64(0, wanted_of(other));
@@ -616,6 +628,7 @@ static void test_on_a_full_card_no_process_is_asked_for_more_than_it_has(void)
     TEST_ASSERT_FALSE(ledger_ask_card(test_join(JOB, 1000), 90, 1, 1));
     TEST_ASSERT_EQUAL_UINT64(90, wanted_of(other));
     TEST_ASSERT_EQUAL_UINT64(0, wanted_of(third));
+    TEST_ASSERT_EQUAL_UINT32(3, atomic_load(&ledger_own_slot(none)->wanted)); /* only what it has idle */
 }
 
 /* A process with 100 bytes that it takes to be lendable, of which the driver takes back as much as it says.
@@ -750,6 +763,7 @@ int main(void)
     RUN_TEST(test_new_max_reaches_the_members_who_listen);
     RUN_TEST(test_wake_ends_listening_for_good);
     RUN_TEST(test_wait_takes_what_is_there_at_once);
+    RUN_TEST(test_what_is_leased_already_is_not_waited_for);
     RUN_TEST(test_no_word_of_freed_memory_is_missed);
     RUN_TEST(test_wait_is_never_for_more_than_max);
     RUN_TEST(test_wait_ends_after_its_time);

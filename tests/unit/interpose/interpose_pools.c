@@ -24,6 +24,7 @@ static struct options options;
 static struct fake {
     CUcontext current;
     CUcontext pushed; /* above it */
+    int primary;      /* of CONTEXT(100): this one of the others */
     CUdevice card;
     bool ended; /* the driver allocates nothing in the current context */
     size_t free;
@@ -64,7 +65,7 @@ static CUresult CUDAAPI get_stream_context(CUstream stream, CUcontext *primary, 
     const bool is_green = !fake.pushed && (const char *)fake.current >= &contexts[100];
 
     (void)stream;
-    *primary = is_green ? CONTEXT((const char *)fake.current - &contexts[100]) : fake.current;
+    *primary = is_green ? CONTEXT((const char *)fake.current - &contexts[100] + fake.primary) : fake.current;
     *green = is_green ? (CUgreenCtx)fake.current : NULL;
     return CUDA_SUCCESS;
 }
@@ -378,7 +379,7 @@ static void test_a_context_without_a_pool(void)
 
 static void test_a_green_context_uses_the_pool_of_its_primary(void)
 {
-    next_context = 1;
+    next_context = 2;
     fake.current = CONTEXT(100);
     struct pool *pool = pools_current();
     TEST_ASSERT_NOT_NULL(pool);
@@ -386,10 +387,18 @@ static void test_a_green_context_uses_the_pool_of_its_primary(void)
     TEST_ASSERT_NULL(fake.pushed); /* the stack of contexts is as before */
     TEST_ASSERT_EQUAL_PTR(CONTEXT(0), pools_owner(fake.current));
     TEST_ASSERT_EQUAL_PTR(pool, pools_current());
+    TEST_ASSERT_EQUAL_PTR(CONTEXT(100), pools_owner_if_green(CONTEXT(100))); /* none has been made */
+    pools_expect_green();
+    TEST_ASSERT_EQUAL_PTR(CONTEXT(0), pools_owner_if_green(CONTEXT(100)));
     pools_forget_green();
     fake.current = CONTEXT(0);
     TEST_ASSERT_EQUAL_PTR(pool, pools_current());
     TEST_ASSERT_EQUAL_INT(1, got.opened);
+    fake.current = CONTEXT(100);
+    TEST_ASSERT_EQUAL_PTR(pool, pools_current());
+    fake.primary = 1; /* it ends, and the next one with this handle is of another primary */
+    pools_forget_green();
+    TEST_ASSERT_EQUAL_PTR(CONTEXT(1), pools_current()->context);
 }
 
 static void test_a_handle_that_is_used_again_is_another_context(void)
@@ -530,6 +539,9 @@ static void test_a_wait_of_the_program_ends_epochs_and_without_decay_gives_back(
 
     idle[0] = 8 * MIB;
     struct pools_wait wait = pools_before_wait(NULL);
+    int state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, state); /* the wait would never end the epoch */
     TEST_ASSERT_EQUAL_PTR(pool, wait.pool);
     pools_after_wait(&wait, false);
     TEST_ASSERT_EQUAL_UINT64(42, got.waited_epoch);
