@@ -32,9 +32,14 @@ void tearDown(void)
         graphs_forget(EXEC(i));
     TEST_ASSERT_TRUE(graphs_none());
     struct graphs_ask ask = {.part = {0, 1}};
+    int during, after;
     graphs_alone(&ask);
     TEST_ASSERT_TRUE_MESSAGE(ask.alone, "nothing is left in flight");
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &during);
     graphs_end(&ask, false, 0);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &after);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, during); /* a cancelled thread would keep the lock */
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_ENABLE, after);
 }
 
 static uint64_t footprint(struct graphs_range *ranges, size_t count)
@@ -70,6 +75,17 @@ static void test_unknown_addresses_share_nothing(void)
     struct graphs_range unknown[] = {{0, 0, GIB}, {0, BASE, MIB}, {0, 0, GIB + 1}};
 
     TEST_ASSERT_EQUAL_UINT64(2 * GIB + 4 * MIB, footprint(unknown, 3));
+}
+
+static void test_no_more_cards_are_told_than_there_is_room_for(void)
+{
+    struct graphs_range ranges[GRAPHS_CARDS + 1];
+    struct graphs_part more[GRAPHS_CARDS + 1] = {{0}};
+
+    for (int i = 0; i <= GRAPHS_CARDS; i++)
+        ranges[i] = (struct graphs_range){i, BASE, MIB};
+    TEST_ASSERT_EQUAL_UINT64(GRAPHS_CARDS, graphs_footprint(ranges, GRAPHS_CARDS + 1, more));
+    TEST_ASSERT_EQUAL_UINT64(0, more[GRAPHS_CARDS].bytes);
 }
 
 static void test_each_card_has_its_own_footprint(void)
@@ -428,6 +444,7 @@ int main(void)
     RUN_TEST(test_each_allocation_has_pages_of_its_own);
     RUN_TEST(test_the_same_addresses_count_once);
     RUN_TEST(test_unknown_addresses_share_nothing);
+    RUN_TEST(test_no_more_cards_are_told_than_there_is_room_for);
     RUN_TEST(test_each_card_has_its_own_footprint);
     RUN_TEST(test_no_number_wraps_around);
     RUN_TEST(test_the_footprint_is_the_pages_that_are_touched);
