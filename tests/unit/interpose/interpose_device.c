@@ -465,6 +465,9 @@ static void test_figures_of_the_driver_count_only_for_the_current_card(void)
     TEST_ASSERT_EQUAL_UINT64(200 * MIB, bytes);
     TEST_ASSERT_EQUAL_INT(0, device_free_bytes(device, &bytes));
     TEST_ASSERT_EQUAL_UINT64(TOTAL - 200 * MIB, bytes);
+    TEST_ASSERT_NOT_NULL(device->account.free_on_card); /* or the min of other jobs would not hold */
+    TEST_ASSERT_EQUAL_INT(0, device->account.free_on_card(device, &bytes));
+    TEST_ASSERT_EQUAL_UINT64(TOTAL - 200 * MIB, bytes);
     fake.free = TOTAL + 1;
     TEST_ASSERT_EQUAL_INT(-ENODATA, device->account.estimate(device, &bytes));
     fake.free = TOTAL;

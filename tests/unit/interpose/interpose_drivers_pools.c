@@ -340,6 +340,20 @@ static void test_what_a_destroyed_pool_holds_counts_until_its_blocks_are_freed(v
     TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(1));
 }
 
+static void test_what_two_destroyed_pools_hold_counts_until_the_blocks_of_both_are_freed(void)
+{
+    for (int i = 10; i < 12; i++) {
+        pools[i] = (struct fake){.reserved = 32 * KIB, .used = 32 * KIB};
+        drivers_pools_find(handle(i), 1);
+        destroy(handle(i));
+    }
+    TEST_ASSERT_EQUAL_UINT64(64 * KIB, drivers_pools_held(1));
+    free_block(handle(10), 1, 32 * KIB);
+    TEST_ASSERT_EQUAL_UINT64(64 * KIB, drivers_pools_held(1)); /* which pool's is not known */
+    free_block(handle(11), 1, 32 * KIB);
+    TEST_ASSERT_EQUAL_UINT64(0, drivers_pools_held(1));
+}
+
 static void test_a_free_asks_the_driver_only_while_destroyed_pools_have_blocks(void)
 {
     pools[10] = (struct fake){.reserved = 64, .used = 40};
@@ -498,6 +512,7 @@ int main(void)
     RUN_TEST(test_a_destroyed_pool_is_known_no_more);
     RUN_TEST(test_a_pool_that_could_not_be_destroyed_stays);
     RUN_TEST(test_what_a_destroyed_pool_holds_counts_until_its_blocks_are_freed);
+    RUN_TEST(test_what_two_destroyed_pools_hold_counts_until_the_blocks_of_both_are_freed);
     RUN_TEST(test_a_free_asks_the_driver_only_while_destroyed_pools_have_blocks);
     RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_entered);
     RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);

@@ -683,6 +683,9 @@ static void test_all_mappings_of_a_range_end_together(void)
     TEST_ASSERT_EQUAL_UINT64(3 * PAGE, charged(1));
     route_unmapped(MAPPED, 3 * PAGE);
     TEST_ASSERT_EQUAL_UINT64(0, charged(1));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, take_on(1, BLOCKS_HANDLE, PAGE, 5, CUDA_SUCCESS));
+    release(1, BLOCKS_HANDLE, 0, 5, CUDA_SUCCESS); /* a new handle of that number is mapped nowhere */
+    TEST_ASSERT_EQUAL_UINT64(0, charged(1));
 }
 
 /* Idle memory that is just enough goes back; less than that stays. */
