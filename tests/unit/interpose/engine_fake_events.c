@@ -18,6 +18,8 @@ static CUresult fake_event_create(CUevent *event, unsigned flags)
         *event = (CUevent)i;
         result = CUDA_SUCCESS;
     }
+    if (result != CUDA_SUCCESS)
+        *event = (CUevent)EVENTS_MAX; /* the driver promises nothing; no call knows this one */
     fake_unlock();
     return result;
 }

@@ -66,6 +66,26 @@ static void test_a_free_after_a_wait_is_not_done_by_that_wait(void)
     close_fence();
 }
 
+static void test_a_wait_for_the_oldest_says_whether_there_are_others(void)
+{
+    bool more;
+
+    open_fence();
+    for (int i = 0; i < 2; i++) {
+        work(0, STREAM_A);
+        CHECK(fence_epoch(&fence));
+        fence_poll(&fence);
+    }
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && more && fake_backlog(0) == 1);
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && !more && fake_backlog(0) == 0);
+    fake_fail(1U << FAKE_RECORD, 1, 1000); /* then all of it is waited for */
+    work(0, STREAM_A);
+    const uint64_t freed = fence_epoch(&fence);
+    CHECK(fence_wait_oldest(&fence, &more) == 0 && fake_backlog(0) == 0 && fence_done(&fence, freed));
+    fake_fail(0, 0, 0);
+    close_fence();
+}
+
 /* The result of a wait is kept when an older event is found done afterwards. */
 static void test_a_wait_covers_every_epoch_before_it(void)
 {
@@ -585,6 +605,7 @@ int main(void)
     RUN_APART(test_one_event_closes_an_epoch_for_all_frees_in_it);
     RUN_APART(test_a_thread_that_frees_on_and_on_closes_epochs);
     RUN_APART(test_a_free_after_a_wait_is_not_done_by_that_wait);
+    RUN_APART(test_a_wait_for_the_oldest_says_whether_there_are_others);
     RUN_APART(test_a_wait_covers_every_epoch_before_it);
     RUN_APART(test_the_programs_own_wait_ends_what_was_freed_before_it);
     RUN_APART(test_more_epochs_than_events_only_share_them);

@@ -147,6 +147,20 @@ static void passes_from_elsewhere(void)
     close_fence();
 }
 
+/* cuCtxSynchronize is cheaper than an event as long as the answers are quick. */
+static void test_after_quick_answers_a_strict_free_records_no_event(void)
+{
+    open_fence();
+    atomic_store(&fake_clock_stands, true);
+    for (int i = 0; i < FENCE_QUICK; i++)
+        CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS);
+    CHECK(fake_count(FAKE_RECORD) == FENCE_QUICK && fake_count(FAKE_SYNCHRONIZE) == 0);
+    CHECK(fence_pass(&fence, NULL) == CUDA_SUCCESS);
+    CHECK(fake_count(FAKE_RECORD) == FENCE_QUICK && fake_count(FAKE_SYNCHRONIZE) == 1);
+    atomic_store(&fake_clock_stands, false);
+    close_fence();
+}
+
 static void test_a_strict_free_at_rest_asks_the_driver_too(void)
 {
     TEST_ASSERT_TRUE(fake_child(passes_at_rest));
@@ -350,6 +364,7 @@ int main(void)
     RUN_APART(test_a_strict_free_that_fails_leaves_its_epoch_open);
     RUN_APART(test_a_strict_free_beside_a_capture_waits_and_answers_as_a_native_one);
     RUN_APART(test_a_strict_free_needs_no_event);
+    RUN_APART(test_after_quick_answers_a_strict_free_records_no_event);
     RUN_TEST(test_a_strict_free_at_rest_asks_the_driver_too);
     RUN_APART(test_a_capture_waits_for_a_strict_free_once_and_then_begins_beside_them);
     RUN_TEST(test_a_thread_cancelled_in_a_strict_free_leaves_no_question_behind);
