@@ -71,9 +71,11 @@ const struct options *library_options(void)
     return &options;
 }
 
+static bool passive;
+
 bool route_active(void)
 {
-    return true;
+    return !passive;
 }
 
 uint64_t route_given_back(void)
@@ -180,6 +182,12 @@ uint64_t pool_trim(struct pool *of, uint64_t bytes)
 CUresult fence_pass(struct fence *fence, const struct fence_check *check)
 {
     TEST_ASSERT_EQUAL_PTR(&pool.fence, fence);
+    int state;
+
+    if (check) { /* a cancelled thread would keep the block */
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+        TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, state);
+    }
     got.waits++;
     const CUresult result = check ? check->call(check->argument) : CUDA_SUCCESS;
     return result == CUDA_SUCCESS ? fake.pass : result;
@@ -572,9 +580,22 @@ static void test_a_free_in_the_order_of_a_stream(void)
     TEST_ASSERT_FALSE(free_async(&result)); /* the driver reports it */
 }
 
+static void test_once_the_library_has_ended_the_driver_answers(void)
+{
+    CUdeviceptr address;
+    CUresult result;
+
+    passive = true;
+    TEST_ASSERT_FALSE(route_pool_alloc(&address, 512, &result));
+    TEST_ASSERT_FALSE(route_pool_free(BLOCK, &result));
+    TEST_ASSERT_FALSE(route_pool_free_async(BLOCK, NULL, &result));
+    passive = false;
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_once_the_library_has_ended_the_driver_answers);
     RUN_TEST(test_a_block_is_the_pools);
     RUN_TEST(test_each_way_of_making_room_is_tried_in_turn);
     RUN_TEST(test_a_refusal_is_the_drivers_own_and_says_why);
