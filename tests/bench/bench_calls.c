@@ -385,6 +385,7 @@ static const struct figure {
     bool many; /* kernels are loaded from here on */
     double (*round)(uint64_t bytes);
 } figures[] = {
+    /* clang-format off */
     {"async_pair", 4 << 10, false, round_async},
     {"async_pair", 1 << 20, false, round_async},
     {"async_pair", 64 << 20, false, round_async},
@@ -399,6 +400,7 @@ static const struct figure {
     {"launch", 0, true, round_module},
     {"launch_of_library", 0, true, round_library},
     {"launch_after_load", 0, true, round_reload},
+    /* clang-format on */
 };
 
 static const uint64_t first_sizes[] = {8ULL << 30, 100ULL << 30};

@@ -298,7 +298,7 @@ static void test_what_is_leased_already_is_not_waited_for(void)
     struct ledger *ledger = test_join(JOB, 1000), *ahead = test_join(JOB, 0);
 
     TEST_ASSERT_EQUAL_INT(0, ledger_extend(ledger, 500));
-    atomic_store(&ledger->job->tickets, 1);
+    ledger->job->tickets = 1;
     atomic_store(&ledger_own_slot(ahead)->ticket, 1);
     TEST_ASSERT_EQUAL_INT(0, ledger_wait_for(ledger, 0, 500, 0));
 }

@@ -66,8 +66,9 @@ void recorded_serve(const char *folder)
     (void)folder;
 }
 
-static int nudges;
-static uint64_t nudged, nudge_frees; /* asked of Python, and what it then leaves idle */
+static atomic_int nudges;
+static _Atomic uint64_t nudged; /* bytes asked of Python */
+static uint64_t nudge_frees;    /* what it then leaves idle */
 
 bool nudge_python(int ordinal, uint64_t bytes)
 {
