@@ -170,7 +170,7 @@ void progress_clear(const struct progress *progress)
 void progress_validated(struct progress *progress, const char *model, uint64_t step, double loss,
                         double accuracy)
 {
-    char loss_text[32], accuracy_text[32];
+    char loss_text[32], accuracy_text[32], beside[32] = "";
 
     progress_log("validation", ",\"model\":\"%s\",\"step\":%llu,\"loss\":%s,\"accuracy\":%s", model,
                  (unsigned long long)step, progress_number(loss, loss_text),
@@ -178,11 +178,11 @@ void progress_validated(struct progress *progress, const char *model, uint64_t s
     if (!progress->on)
         return;
     progress_clear(progress);
-    fprintf(stderr, "%s step %llu validation loss %.4f", model, (unsigned long long)step,
-            progress_plain(loss));
     if (accuracy >= 0.0)
-        fprintf(stderr, " accuracy %.4f", accuracy);
-    fputc('\n', stderr);
+        snprintf(beside, sizeof(beside), " accuracy %.4f", accuracy);
+    /* At once: with --pair-mode=threads the other model's thread prints too. */
+    fprintf(stderr, "%s step %llu validation loss %.4f%s\n", model, (unsigned long long)step,
+            progress_plain(loss), beside);
 }
 
 enum status progress_log_open(const char *path)

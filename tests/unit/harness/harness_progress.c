@@ -265,6 +265,28 @@ static void test_messages_of_two_threads_stay_whole(void)
     fclose(file);
 }
 
+/* A line that is written in parts has another thread's lines in it. A pipe of packets gives each write alone.
+ */
+static void test_the_line_of_a_validation_is_written_at_once(void)
+{
+    struct progress progress;
+    int before = dup(STDERR_FILENO), ends[2];
+    char text[256];
+
+    progress_open(&progress, false, true, 0);
+    TEST_ASSERT_TRUE(before >= 0 && pipe2(ends, O_DIRECT | O_CLOEXEC) == 0);
+    dup2(ends[1], STDERR_FILENO);
+    progress_validated(&progress, "mlp", 2, 2.5, 0.25);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    const ssize_t got = read(ends[0], text, sizeof(text) - 1);
+    close(ends[0]);
+    close(ends[1]);
+    TEST_ASSERT_TRUE(got > 0);
+    text[got] = '\0';
+    TEST_ASSERT_EQUAL_STRING("mlp step 2 validation loss 2.5000 accuracy 0.2500\n", text);
+}
+
 static void test_a_loss_that_is_no_number_has_no_sign(void)
 {
     struct progress_figures figures = usual;
@@ -290,6 +312,7 @@ int main(void)
     RUN_TEST(test_a_number_that_json_does_not_know_is_null);
     RUN_TEST(test_the_log_has_a_line_for_each_report_that_is_due);
     RUN_TEST(test_a_terminal_has_one_line_that_is_rewritten_and_messages_get_their_own);
+    RUN_TEST(test_the_line_of_a_validation_is_written_at_once);
     RUN_TEST(test_a_line_is_removed_for_other_text);
     RUN_TEST(test_a_dumb_terminal_gets_plain_lines);
     return UNITY_END();
