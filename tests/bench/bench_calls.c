@@ -5,6 +5,10 @@
  * engines. Prints one line of key=value for each figure and engine: the median and the best round in
  * nanoseconds, and the medians over the rounds of the ratio to native and of the difference to it.
  *
+ * Two processes differ by more than a hook costs, because the driver's data lie at other places in memory. So
+ * launches and pairs are made in short turns by one process, through the hooks and past them, and compared
+ * with each other. What the native process shows there, which has no hooks, is the error of the method.
+ *
  * The first block of a size needs a fresh process for every sample: see measure_first. */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -12,6 +16,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +24,7 @@
 
 #include "bench_child.h"
 #include "bench_cuda.h"
+#include "interpose/driver/elfsym.h"
 #include "tools/simgpu/simgpu.h"
 
 #define ROUNDS      15
@@ -27,10 +33,10 @@
 #define CAP         "90%"
 #define MODULES     100 /* that are loaded where many are */
 #define KERNELS     100 /* in a module */
-#define ROUND_NS    2000000
+#define ROUND_NS    4000000
 #define LAUNCHES    256 /* between two waits: fewer than a stream takes before a launch waits */
 #define PAIRS       64  /* likewise */
-#define RELOADS     16
+#define RELOADS     64
 #define PTX_KERNEL  64 /* bytes of one empty kernel's text, at most */
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
 
@@ -56,7 +62,7 @@ static uint64_t rounds = ROUNDS, many_modules = MODULES;
 
 /* ---- the driver ---- */
 
-static struct {
+struct calls {
     CUresult (*init)(unsigned flags);
     CUresult (*retain)(CUcontext *context, CUdevice device);
     CUresult (*set_current)(CUcontext context);
@@ -81,32 +87,34 @@ static struct {
     CUresult (*launch)(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
                        void **parameters, void **extra);
-} cuda;
+};
+static struct calls cuda,
+    past; /* as a program finds them: the hooks, if there are any; and the driver's own */
 
 static const struct {
-    void *where;
+    size_t where;
     const char *name;
 } entries[] = {
-    {&cuda.init, "cuInit"},
-    {&cuda.retain, "cuDevicePrimaryCtxRetain"},
-    {&cuda.set_current, "cuCtxSetCurrent"},
-    {&cuda.memory, "cuMemGetInfo_v2"},
-    {&cuda.alloc, "cuMemAlloc_v2"},
-    {&cuda.free, "cuMemFree_v2"},
-    {&cuda.range, "cuMemGetAddressRange_v2"},
-    {&cuda.pool, "cuDeviceGetDefaultMemPool"},
-    {&cuda.pool_set, "cuMemPoolSetAttribute"},
-    {&cuda.alloc_async, "cuMemAllocAsync"},
-    {&cuda.free_async, "cuMemFreeAsync"},
-    {&cuda.stream_create, "cuStreamCreate"},
-    {&cuda.stream_wait, "cuStreamSynchronize"},
-    {&cuda.load, "cuModuleLoadData"},
-    {&cuda.unload, "cuModuleUnload"},
-    {&cuda.function, "cuModuleGetFunction"},
-    {&cuda.load_library, "cuLibraryLoadData"},
-    {&cuda.kernel, "cuLibraryGetKernel"},
-    {&cuda.kernel_function, "cuKernelGetFunction"},
-    {&cuda.launch, "cuLaunchKernel"},
+    {offsetof(struct calls, init), "cuInit"},
+    {offsetof(struct calls, retain), "cuDevicePrimaryCtxRetain"},
+    {offsetof(struct calls, set_current), "cuCtxSetCurrent"},
+    {offsetof(struct calls, memory), "cuMemGetInfo_v2"},
+    {offsetof(struct calls, alloc), "cuMemAlloc_v2"},
+    {offsetof(struct calls, free), "cuMemFree_v2"},
+    {offsetof(struct calls, range), "cuMemGetAddressRange_v2"},
+    {offsetof(struct calls, pool), "cuDeviceGetDefaultMemPool"},
+    {offsetof(struct calls, pool_set), "cuMemPoolSetAttribute"},
+    {offsetof(struct calls, alloc_async), "cuMemAllocAsync"},
+    {offsetof(struct calls, free_async), "cuMemFreeAsync"},
+    {offsetof(struct calls, stream_create), "cuStreamCreate"},
+    {offsetof(struct calls, stream_wait), "cuStreamSynchronize"},
+    {offsetof(struct calls, load), "cuModuleLoadData"},
+    {offsetof(struct calls, unload), "cuModuleUnload"},
+    {offsetof(struct calls, function), "cuModuleGetFunction"},
+    {offsetof(struct calls, load_library), "cuLibraryLoadData"},
+    {offsetof(struct calls, kernel), "cuLibraryGetKernel"},
+    {offsetof(struct calls, kernel_function), "cuKernelGetFunction"},
+    {offsetof(struct calls, launch), "cuLaunchKernel"},
 };
 
 static const char *engine_name; /* of this child */
@@ -130,10 +138,12 @@ static void start_driver(void)
         bench_fail("%s", dlerror());
     for (size_t i = 0; i < COUNT(entries); i++) {
         void *address = dlsym(library, entries[i].name);
+        void *own = elfsym_find("libcuda.so", entries[i].name);
 
-        if (!address)
+        if (!address || !own)
             bench_fail("there is no %s", entries[i].name);
-        memcpy(entries[i].where, &address, sizeof(address));
+        memcpy((char *)&cuda + entries[i].where, &address, sizeof(address));
+        memcpy((char *)&past + entries[i].where, &own, sizeof(own));
     }
     MUST(cuda.init(0));
     MUST(cuda.retain(&context, 0));
@@ -193,9 +203,9 @@ static const char *image(unsigned kernels)
     return text;
 }
 
-static void launch(CUfunction function)
+static void launch(const struct calls *by, CUfunction function)
 {
-    MUST(cuda.launch(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+    MUST(by->launch(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
 }
 
 /* The functions that figures launch, in turn. A single one until many are loaded. */
@@ -208,7 +218,7 @@ static struct kernels of_modules, of_libraries;
 static void add_kernel(struct kernels *kernels, CUfunction function)
 {
     kernels->functions[kernels->count++] = function;
-    launch(function); /* a driver that loads lazily has loaded it now */
+    launch(&cuda, function); /* a driver that loads lazily has loaded it now */
     MUST(cuda.stream_wait(stream));
 }
 
@@ -272,99 +282,116 @@ static CUfunction next_kernel(struct kernels *kernels)
     return kernels->functions[kernels->next];
 }
 
-/* ---- one round of a figure: nanoseconds of one call; 0: the card has no room for it ---- */
+/* ---- one round of a figure ---- */
 
-static uint64_t async_ns(uint64_t bytes, int pairs)
+/* Nanoseconds of one call. All 0: the card has no room for it. */
+struct sample {
+    double ns;
+    double past; /* by the same process, past the hooks; 0: not measured */
+};
+
+/* A few calls, then a wait for their work. Returns nanoseconds, without the wait. */
+typedef uint64_t batch(const struct calls *by, void *argument);
+
+/* Makes batches of `calls` calls through the hooks and past them. Either way goes first in every other turn:
+ * the first batch of a turn may be slower. */
+static struct sample in_turns(batch *make, void *argument, int calls, uint64_t most_turns)
+{
+    uint64_t turns = 0, ns[2] = {0}; /* through the hooks, past them */
+
+    for (; turns < most_turns && (ns[0] < ROUND_NS || turns % 2); turns++) {
+        for (uint64_t i = 0; i < 2; i++) {
+            const bool is_past = (turns + i) % 2;
+
+            ns[is_past] += make(is_past ? &past : &cuda, argument);
+        }
+    }
+    const double all = (double)turns * calls;
+    return (struct sample){(double)ns[0] / all, (double)ns[1] / all};
+}
+
+static uint64_t async_batch(const struct calls *by, void *bytes)
 {
     const uint64_t start = bench_now();
     CUdeviceptr block;
 
-    for (int i = 0; i < pairs; i++) {
-        MUST(cuda.alloc_async(&block, bytes, stream));
-        MUST(cuda.free_async(block, stream));
+    for (int i = 0; i < PAIRS; i++) {
+        MUST(by->alloc_async(&block, *(const uint64_t *)bytes, stream));
+        MUST(by->free_async(block, stream));
     }
-    return bench_now() - start;
+    const uint64_t ns = bench_now() - start;
+    MUST(cuda.stream_wait(stream));
+    return ns;
 }
 
-static double round_async(uint64_t bytes)
+static struct sample round_async(uint64_t bytes)
 {
-    uint64_t pairs = 0, ns = 0;
-
     if (!has_room(bytes))
-        return 0;
-    async_ns(bytes, 1); /* makes the driver's pool grow */
-    do {
-        ns += async_ns(bytes, PAIRS);
-        pairs += PAIRS;
-        MUST(cuda.stream_wait(stream));
-    } while (ns < ROUND_NS);
-    return (double)ns / (double)pairs;
+        return (struct sample){0};
+    async_batch(&cuda, &bytes); /* makes the driver's pool grow */
+    return in_turns(async_batch, &bytes, PAIRS, UINT64_MAX);
 }
 
-static double round_launch(struct kernels *kernels)
+static uint64_t launch_batch(const struct calls *by, void *kernels)
 {
-    uint64_t launches = 0, ns = 0;
+    const uint64_t start = bench_now();
 
-    do {
-        const uint64_t start = bench_now();
-
-        for (int i = 0; i < LAUNCHES; i++)
-            launch(next_kernel(kernels));
-        ns += bench_now() - start;
-        launches += LAUNCHES;
-        MUST(cuda.stream_wait(stream));
-    } while (ns < ROUND_NS);
-    return (double)ns / (double)launches;
+    for (int i = 0; i < LAUNCHES; i++)
+        launch(by, next_kernel(kernels));
+    const uint64_t ns = bench_now() - start;
+    MUST(cuda.stream_wait(stream));
+    return ns;
 }
 
-static double round_module(uint64_t unused)
+static struct sample round_module(uint64_t unused)
 {
     (void)unused;
-    return round_launch(&of_modules);
+    return in_turns(launch_batch, &of_modules, LAUNCHES, UINT64_MAX);
 }
 
-static double round_library(uint64_t unused)
+static struct sample round_library(uint64_t unused)
 {
     (void)unused;
-    return round_launch(&of_libraries);
+    return in_turns(launch_batch, &of_libraries, LAUNCHES, UINT64_MAX);
 }
 
 /* One of many that are loaded, again and again. */
-static double round_same(uint64_t unused)
+static struct sample round_same(uint64_t unused)
 {
     struct kernels one = {.functions = of_modules.functions, .count = 1};
 
     (void)unused;
-    return round_launch(&one);
+    return in_turns(launch_batch, &one, LAUNCHES, UINT64_MAX);
 }
 
 /* The first launch after a module was loaded and another unloaded. */
-static double round_reload(uint64_t unused)
+static uint64_t reload_batch(const struct calls *by, void *kernels)
 {
-    uint64_t ns = 0;
+    CUmodule module;
 
-    (void)unused;
-    for (int i = 0; i < RELOADS; i++) {
-        CUmodule module;
-
-        MUST(cuda.load(&module, image(1)));
-        MUST(cuda.unload(module));
-        const uint64_t start = bench_now();
-        launch(next_kernel(&of_modules));
-        ns += bench_now() - start;
-        MUST(cuda.stream_wait(stream));
-    }
-    return (double)ns / RELOADS;
+    MUST(cuda.load(&module, image(1)));
+    MUST(cuda.unload(module));
+    const uint64_t start = bench_now();
+    launch(by, next_kernel(kernels));
+    const uint64_t ns = bench_now() - start;
+    MUST(cuda.stream_wait(stream));
+    return ns;
 }
 
-static double round_range(uint64_t bytes)
+static struct sample round_reload(uint64_t unused)
+{
+    (void)unused;
+    return in_turns(reload_batch, &of_modules, 1, RELOADS);
+}
+
+static struct sample round_range(uint64_t bytes)
 {
     uint64_t calls = 0, ns;
     CUdeviceptr block, base;
     size_t size;
 
     if (!has_room(bytes))
-        return 0;
+        return (struct sample){0};
     MUST(cuda.alloc(&block, bytes));
     const uint64_t start = bench_now();
     do {
@@ -376,14 +403,14 @@ static double round_range(uint64_t bytes)
     if (base != block || size != bytes)
         bench_fail("%s: the range of a block of %" PRIu64 " bytes is wrong", engine_name, bytes);
     MUST(cuda.free(block));
-    return (double)ns / (double)calls;
+    return (struct sample){.ns = (double)ns / (double)calls};
 }
 
 static const struct figure {
     const char *what;
     uint64_t bytes;
     bool many; /* kernels are loaded from here on */
-    double (*round)(uint64_t bytes);
+    struct sample (*round)(uint64_t bytes);
 } figures[] = {
     /* clang-format off */
     {"async_pair", 4 << 10, false, round_async},
@@ -447,7 +474,8 @@ static int run_rounds(int orders)
         if (figure->many)
             load_many();
         move_to_processor_of(order.round, &given);
-        printf("%.1f\n", figure->round(figure->bytes));
+        const struct sample sample = figure->round(figure->bytes);
+        printf("%.1f %.1f\n", sample.ns, sample.past);
         fflush(stdout);
     }
     return 0;
@@ -482,7 +510,7 @@ struct child {
 
 /* Every engine's rounds of one figure. */
 struct samples {
-    double ns[ENGINES][ROUNDS_MAX];
+    struct sample of[ENGINES][ROUNDS_MAX];
     uint64_t count;
 };
 
@@ -499,15 +527,16 @@ static double median(double *values, uint64_t count)
     return values[count / 2];
 }
 
-/* The median, the best, and compared with native round by round. */
+/* The median, the best, and compared round by round with the driver's own call, or else with native. */
 static void print_compared(const struct samples *samples, size_t engine)
 {
     double ns[ROUNDS_MAX], ratios[ROUNDS_MAX], extra[ROUNDS_MAX];
 
     for (uint64_t i = 0; i < samples->count; i++) {
-        const double native = samples->ns[0][i];
+        const struct sample *sample = &samples->of[engine][i];
+        const double native = sample->past > 0 ? sample->past : samples->of[0][i].ns;
 
-        ns[i] = samples->ns[engine][i];
+        ns[i] = sample->ns;
         ratios[i] = native > 0 ? ns[i] / native : 0;
         extra[i] = ns[i] - native;
     }
@@ -579,15 +608,15 @@ static void end_child(const struct engine *engine, struct child *child)
     fclose(child->answers);
 }
 
-static double ask(const struct engine *engine, struct child *child, size_t figure, uint64_t round)
+static struct sample ask(const struct engine *engine, struct child *child, size_t figure, uint64_t round)
 {
     const struct order order = {(unsigned char)figure, (unsigned char)round};
-    double ns;
+    struct sample sample;
 
     if (write(child->orders, &order, sizeof(order)) != sizeof(order) ||
-        fscanf(child->answers, "%lf", &ns) != 1)
+        fscanf(child->answers, "%lf %lf", &sample.ns, &sample.past) != 2)
         bench_fail("%s broke off", engine->bench.name);
-    return ns;
+    return sample;
 }
 
 static void measure_figures(const struct bench_place *place)
@@ -604,7 +633,7 @@ static void measure_figures(const struct bench_place *place)
             ask(&engines[e], &children[e], f, 0); /* a first round that warms up */
         for (samples.count = 0; samples.count < rounds; samples.count++) {
             for (size_t e = 0; e < ENGINES; e++)
-                samples.ns[e][samples.count] = ask(&engines[e], &children[e], f, samples.count);
+                samples.of[e][samples.count] = ask(&engines[e], &children[e], f, samples.count);
         }
         print_figure(figures[f].what, figures[f].bytes,
                      !launches ? 0 : (figures[f].many ? many_modules * KERNELS : 1), &samples);
@@ -616,14 +645,14 @@ static void measure_figures(const struct bench_place *place)
 /* Nothing else is on the card while such a block is made. */
 static void measure_first(const struct bench_place *place, uint64_t bytes)
 {
-    struct samples allocs, frees;
+    struct samples allocs = {.count = 0}, frees = {.count = 0};
     char what[64];
 
     snprintf(what, sizeof(what), "--first=%" PRIu64, bytes);
-    for (allocs.count = 0; allocs.count < rounds && allocs.count < FIRST_MAX; allocs.count++) {
+    for (; allocs.count < rounds && allocs.count < FIRST_MAX; allocs.count++) {
         for (size_t e = 0; e < ENGINES; e++) {
             struct child child = start_child(&engines[e], place, what, -1);
-            double *alloc = &allocs.ns[e][allocs.count], *free = &frees.ns[e][allocs.count];
+            double *alloc = &allocs.of[e][allocs.count].ns, *free = &frees.of[e][allocs.count].ns;
 
             if (fscanf(child.answers, "%lf %lf", alloc, free) != 2)
                 bench_fail("%s broke off", engines[e].bench.name);

@@ -13,7 +13,8 @@ on disk (1.5 s in gpt_varlen, whichever process was first).
 Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the
 standard error of that (a process counts with the median of its turns, each divided by the median of all processes in that
 turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; the
-mean step of its fastest and of its slowest process; and its longest step, with the turn (from 0) that contained it.
+mean step of its fastest and of its slowest process; its longest step, with the turn (from 0) that contained it; and the
+turns in which its first process lost most against the first NAME's, as TURN:MS,...
 """
 import argparse
 import math
@@ -26,6 +27,7 @@ import sys
 import time
 
 TURNS_MIN = 4  # a spread of fewer says nothing
+DEAREST = 8
 
 
 class Runner:
@@ -113,6 +115,13 @@ class Figure:
             self.error = max(self.error, statistics.stdev(each) / math.sqrt(len(each)))
 
 
+def dearest_turns(runner, first):
+    """The turns that cost most more than the first NAME's, in ms."""
+    extra = [sum(mine) - sum(theirs) for mine, theirs in zip(runner.turns, first.turns)]
+    dearest = sorted(range(len(extra)), key=extra.__getitem__, reverse=True)[:DEAREST]
+    return ",".join(f"{turn}:{extra[turn]:.1f}" for turn in dearest)
+
+
 def report(program, group, first, relative, held):
     mine, theirs = (Figure([relative[runner] for runner in runners]) for runners in (group, first))
     ratio = mine.value / theirs.value
@@ -123,7 +132,8 @@ def report(program, group, first, relative, held):
     print(f"program={program} run={group[0].name} processes={len(group)} steps={len(steps)} "
           f"median_ms={statistics.median(steps):.4f} ratio={ratio:.4f} error={error:.4f} "
           f"total={sum(steps) / sum(steps_first):.4f} "
-          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} longest_ms={longest:.1f} turn={turn} held={held}", flush=True)
+          f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} longest_ms={longest:.1f} turn={turn} "
+          f"dearest={dearest_turns(group[0], first[0])} held={held}", flush=True)
 
 
 def main():
