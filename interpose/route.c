@@ -332,10 +332,8 @@ void route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
     }
 }
 
-void route_abandon(struct route_ticket *ticket)
+void route_take_promise_back(struct route_ticket *ticket)
 {
-    if (!ticket->device || !ticket->promised)
-        return;
     if (ticket->excludes)
         capture_admit();
     account_touch(&ticket->device->account); /* the driver may have granted it */

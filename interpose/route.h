@@ -52,8 +52,15 @@ static inline CUdevice route_card_of(const struct route_ticket *ticket)
 /* Declares the ticket of a stream-ordered request. If the thread is cancelled in the driver's call, unwinding
  * its stack takes the promise back. The other requests disable cancellation instead, which would cost a tenth
  * of this call. */
-#define ROUTE_ASYNC_TICKET(name) struct route_ticket name __attribute__((cleanup(route_abandon)))
-void route_abandon(struct route_ticket *ticket);
+#define ROUTE_ASYNC_TICKET(name)                                                                             \
+    struct route_ticket name __attribute__((cleanup(route_abandon)));                                        \
+    name.promised = false
+void route_take_promise_back(struct route_ticket *ticket);
+static inline void route_abandon(struct route_ticket *ticket)
+{
+    if (__builtin_expect(ticket->promised, 0))
+        route_take_promise_back(ticket);
+}
 
 /* Returns how much memory the pools of this process have ever given back. */
 uint64_t route_given_back(void);

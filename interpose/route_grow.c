@@ -544,6 +544,7 @@ void route_context_end(CUcontext context)
     CUcontext ended = context;
     struct block block;
 
+    drivers_pools_current_changes();
     if (!route_active())
         return;
     atomic_compare_exchange_strong(&only_context, &ended, NULL);

@@ -7,8 +7,8 @@
 #include "interpose/base/lock.h"
 #include "interpose/base/sums.h"
 
-#define POOLS_MAX  1024 /* a program has one or two; a request of a pool beyond these is refused */
-#define LEFT_CARDS 64
+#define POOLS_MAX 1024 /* a program has one or two; a request of a pool beyond these is refused */
+#define CARDS     64   /* of which more is kept than their pools */
 
 struct drivers_pool {
     _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */
@@ -30,7 +30,7 @@ static atomic_int count; /* places in use or used before */
 static struct left {
     _Atomic uint64_t held;
     _Atomic uint64_t used; /* by blocks that are not freed; both are written under lock */
-} left[LEFT_CARDS];
+} left[CARDS];
 static struct leaving { /* of the pool that is being destroyed, guarded by visits */
     CUdevice ordinal;
     uint64_t held, used;
@@ -38,9 +38,15 @@ static struct leaving { /* of the pool that is being destroyed, guarded by visit
 } leaving;
 static atomic_bool any_left; /* on any card */
 
+/* The current pool of each card as the driver last named it: its place in the table, plus POOLS_MAX times
+ * `changes` before the driver was asked. Valid while `changes` is the same. */
+static _Atomic uint64_t kept_current[CARDS];
+static _Atomic uint64_t changes = 1;
+static atomic_bool asks_always;
+
 static struct left *left_on(CUdevice ordinal)
 {
-    return &left[ordinal % LEFT_CARDS];
+    return &left[ordinal % CARDS];
 }
 
 /* Only while no capture can be open. */
@@ -156,18 +162,37 @@ static CUmemoryPool current_of(CUdevice ordinal)
     return NULL;
 }
 
-/* Asks for the current pool again during a visit if it is not in the table: it may be destroyed right after
- * the first answer, but not during a visit. */
+void drivers_pools_current_changes(void)
+{
+    atomic_fetch_add(&changes, 1);
+}
+
+void drivers_pools_ask_always(void)
+{
+    atomic_store(&asks_always, true);
+    drivers_pools_current_changes();
+}
+
+static struct drivers_pool *kept(CUdevice ordinal)
+{
+    const uint64_t word = atomic_load(&kept_current[ordinal % CARDS]);
+
+    return word / POOLS_MAX == atomic_load(&changes) ? &pools[word % POOLS_MAX] : NULL;
+}
+
+/* During a visit, because a pool may be destroyed right after the driver has named it, but not then. */
 struct drivers_pool *drivers_pools_current(CUdevice ordinal)
 {
-    CUmemoryPool current = current_of(ordinal);
-    struct drivers_pool *found = current ? find(current) : NULL;
+    struct drivers_pool *found = kept(ordinal);
 
-    if (__builtin_expect(found != NULL, 1))
+    if (__builtin_expect(found && found->ordinal == ordinal, 1))
         return found;
     begin_visit();
-    current = current_of(ordinal);
+    const uint64_t before = atomic_load(&changes);
+    CUmemoryPool current = current_of(ordinal);
     found = current ? drivers_pools_find(current, ordinal) : NULL;
+    if (found && !atomic_load(&asks_always))
+        atomic_store(&kept_current[ordinal % CARDS], before * POOLS_MAX + (uint64_t)(found - pools));
     end_visit();
     return found;
 }
@@ -330,7 +355,7 @@ static void note_any_left(void)
 {
     bool any = false;
 
-    for (int i = 0; i < LEFT_CARDS; i++)
+    for (int i = 0; i < CARDS; i++)
         any |= atomic_load(&left[i].used) != 0;
     atomic_store(&any_left, any);
 }
@@ -364,6 +389,7 @@ CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
         leaving.freed_at_once = atomic_load(&found->freed_at_once);
         atomic_store(&found->pool, NULL);
     }
+    drivers_pools_current_changes(); /* the driver makes the card's default pool the current one */
     pthread_mutex_unlock(&lock);
     if (leaving.ordinal >= 0)
         leaving.used = live_in(pool, leaving.freed_at_once);

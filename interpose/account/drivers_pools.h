@@ -15,8 +15,13 @@ struct drivers_pool;
 
 /* Finds or adds a pool of the card. NULL: the table is full, and what the pool holds is not known. */
 struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal);
-/* The same for the current pool of the card; also NULL if the driver does not name it. */
+/* The same for the current pool of the card; also NULL if the driver does not name it. The driver is asked
+ * once after each change. */
 struct drivers_pool *drivers_pools_current(CUdevice ordinal);
+/* Call before and after the driver may make another pool the current one of a card. */
+void drivers_pools_current_changes(void);
+/* From now on the driver is asked each time: a change may go unseen. */
+void drivers_pools_ask_always(void);
 /* Returns the card of a pool, or one of these: */
 #define DRIVERS_POOLS_UNKNOWN (-1) /* the pool is not in the table */
 #define DRIVERS_POOLS_HOST    (-2) /* its memory is the host's */

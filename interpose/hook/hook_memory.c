@@ -92,12 +92,19 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 }
 
 /* In a capture a stream-ordered call takes no memory: it adds a node to a graph. */
-static CUresult seen_async(const struct route_ticket *ticket, CUresult result, const CUdeviceptr *address,
-                           size_t bytes, CUstream stream)
+static void note_async(const struct route_ticket *ticket, CUresult result, const CUdeviceptr *address,
+                       size_t bytes, CUstream stream)
 {
-    if ((events_are_on() || result == CUDA_ERROR_OUT_OF_MEMORY) && !capture_takes(stream))
+    if (!capture_takes(stream))
         seen_note(result, RECORDING_ASYNC, route_card_of(ticket), result == CUDA_SUCCESS ? *address : 0,
                   bytes, stream);
+}
+
+static inline CUresult seen_async(const struct route_ticket *ticket, CUresult result,
+                                  const CUdeviceptr *address, size_t bytes, CUstream stream)
+{
+    if (events_are_on() || __builtin_expect(result == CUDA_ERROR_OUT_OF_MEMORY, 0))
+        note_async(ticket, result, address, bytes, stream);
     return result;
 }
 
@@ -165,6 +172,22 @@ CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, CUm
 CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type)
 {
     return seen_pool(driver.cuMemGetMemPool(pool, location, type), pool, location, type);
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
+{
+    drivers_pools_current_changes();
+    const CUresult result = driver.cuDeviceSetMemPool(device, pool);
+    drivers_pools_current_changes();
+    return result;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    drivers_pools_current_changes();
+    const CUresult result = driver.cuMemSetMemPool(location, type, pool);
+    drivers_pools_current_changes();
+    return result;
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "interpose/account/device.h"
+#include "interpose/account/drivers_pools.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfslot.h"
 #include "interpose/driver/elfsym.h"
@@ -179,6 +180,7 @@ static int visit_object(struct dl_phdr_info *object, size_t size, void *argument
 static void past_us(const char *object)
 {
     streams_unknown(object);
+    drivers_pools_ask_always();
     account_expect_unseen();
 }
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "interpose/account/drivers_pools.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfsym.h"
 #include "interpose/driver/real.h"
@@ -140,6 +141,8 @@ EARLY struct trampoline_answer resolve_look_up(void *handle, const char *name, c
 
 void resolve_passed_on(const char *name)
 {
-    if (is_unknown(name))
+    if (is_unknown(name)) {
         streams_unknown(name);
+        drivers_pools_ask_always();
+    }
 }

@@ -7,8 +7,11 @@ temporaries come and go, so that the allocator is asked often. The others are th
 
 For each line on stdin, a number of steps, it does them and prints a line of their times in ms. So several of these can
 take turns on one card and one processor (overhead_turns.py), and whatever disturbs them disturbs them alike. At the end
-of the input it prints a line that begins with `peak` and says how many bytes PyTorch's own cache held, if that is known.
+of the input it prints a line that begins with `peak` and says how many bytes PyTorch's own cache held or,
+where that is off, gpucap's pool; 0 if that is not known.
 """
+import ctypes
+import os
 import random
 import sys
 import time
@@ -98,6 +101,13 @@ def workload_step(name):
     return step
 
 
+def peak_of_pool():
+    """Member peak_physical of struct gpucap_stats (gpucap.h); 0 without gpucap."""
+    figures = (ctypes.c_uint64 * 7)()
+    stats = getattr(ctypes.CDLL(None), "gpucap_stats", None)
+    return figures[6] if stats and stats(0, figures, ctypes.c_size_t(ctypes.sizeof(figures))) == 0 else 0
+
+
 def main():
     name = sys.argv[1]
     steps = {"torch": torch_step, "jax": jax_step, "cupy": cupy_step}
@@ -110,7 +120,11 @@ def main():
             times.append(1e3 * (time.perf_counter() - begin))
         print(" ".join(f"{ms:.4f}" for ms in times), flush=True)
     torch = sys.modules.get("torch")
-    print("peak", torch.cuda.memory_stats().get("reserved_bytes.all.peak", 0) if torch else 0, flush=True)
+    if "PYTORCH_NO_CUDA_MEMORY_CACHING" in os.environ:
+        peak = peak_of_pool()
+    else:
+        peak = torch.cuda.memory_stats().get("reserved_bytes.all.peak", 0) if torch else 0
+    print("peak", peak, flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import argparse
 import math
 import os
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -64,15 +63,10 @@ class Runner:
         self.turns.append(self.answer()[skip:])
 
     def end(self):
-        """Bytes held at the peak: by PyTorch's cache as it says, or by the pool as it says when the process ends."""
+        """Bytes held at the peak."""
         self.process.stdin.close()
         words = self.process.stdout.read().split()
         self.process.wait()
-        if self.errors:
-            self.errors.seek(0)
-            held = re.search(r"peak held ([0-9.]+)([KMG])", self.errors.read())
-            if held:
-                return int(float(held[1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[held[2]])
         return int(words[1]) if len(words) > 1 else 0
 
 

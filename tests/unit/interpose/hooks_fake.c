@@ -59,7 +59,7 @@ void route_leave(struct route_ticket *ticket, CUresult result, uint64_t key)
     hooks_got.left_key = key;
 }
 
-void route_abandon(struct route_ticket *ticket)
+void route_take_promise_back(struct route_ticket *ticket)
 {
     (void)ticket;
 }
@@ -139,6 +139,11 @@ struct drivers_pool *drivers_pools_find(CUmemoryPool pool, CUdevice ordinal)
     hooks_got.found++;
     hooks_got.found_card = ordinal;
     return NULL;
+}
+
+void drivers_pools_current_changes(void)
+{
+    hooks_got.changes += hooks_got.calls ? 10 : 1;
 }
 
 CUdevice drivers_pools_destroy_begin(CUmemoryPool pool)
@@ -299,6 +304,18 @@ static CUresult CUDAAPI pool_get(CUmemoryPool *pool, CUmemLocation *location, CU
     return give((CUdeviceptr *)pool);
 }
 
+static CUresult CUDAAPI pool_set(CUdevice ordinal, CUmemoryPool pool)
+{
+    (void)ordinal;
+    return mem_free((uintptr_t)pool);
+}
+
+static CUresult CUDAAPI pool_set_at(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    (void)location, (void)type;
+    return mem_free((uintptr_t)pool);
+}
+
 static CUresult CUDAAPI pool_destroy(CUmemoryPool pool)
 {
     return mem_free((uintptr_t)pool);
@@ -326,6 +343,8 @@ void hooks_fake_setup(void)
                                            .cuMemPoolCreate = pool_create,
                                            .cuMemGetDefaultMemPool = pool_get,
                                            .cuMemGetMemPool = pool_get,
+                                           .cuDeviceSetMemPool = pool_set,
+                                           .cuMemSetMemPool = pool_set_at,
                                            .cuMemPoolDestroy = pool_destroy};
     atomic_store(&events_on, true);
     hooks_fake = (struct hooks_fake){.refuse = CUDA_SUCCESS};

@@ -39,6 +39,7 @@ extern struct hooks_got {
     CUdevice seen_card;
     uint64_t seen_address, seen_bytes;
     int found, forgotten, lends;
+    int changes; /* of the current pool: 1 before the driver's call, 10 after it */
     CUdevice found_card;
 } hooks_got;
 

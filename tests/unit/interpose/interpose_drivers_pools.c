@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unity.h>
 
+#include "apart.h"
+
 #define POOLS 64
 #define KIB   UINT64_C(1024)
 
@@ -137,16 +139,25 @@ static CUresult CUDAAPI trim_to(CUmemoryPool pool, size_t least)
     return CUDA_SUCCESS;
 }
 
-/* The current pools of the two cards are number 1 and 2, until another thread makes `next_current` current
- * and destroys the one that it has replaced: right after the driver has named it. */
-static CUmemoryPool next_current;
+/* The current pools of the two cards are number 1 and 2, unless the program has chosen another. */
+static CUmemoryPool chosen;
+static int named; /* times that the driver has named a current pool */
+static CUmemoryPool
+    chosen_as_named;    /* another thread makes it the current one right after another was named */
+static bool ends_named; /* another thread destroys ends_meanwhile right after it was named */
 
 static CUresult CUDAAPI get_current(CUmemoryPool *pool, CUdevice ordinal)
 {
-    static CUmemoryPool replaced_by;
-
-    *pool = replaced_by ? replaced_by : handle((uintptr_t)ordinal + 1);
-    replaced_by = next_current;
+    *pool = chosen ? chosen : handle((uintptr_t)ordinal + 1);
+    named++;
+    if (chosen_as_named) {
+        chosen = chosen_as_named;
+        drivers_pools_current_changes();
+    }
+    chosen_as_named = NULL;
+    if (ends_named)
+        let_another_destroy();
+    ends_named = false;
     return CUDA_SUCCESS;
 }
 
@@ -173,7 +184,11 @@ void setUp(void)
     trims = 0;
     mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     unsafe = false;
-    ends_meanwhile = next_current = NULL;
+    ends_meanwhile = chosen = chosen_as_named = NULL;
+    ends_named = false;
+    atomic_store(&has_begun, false);
+    atomic_store(&is_destroyed, false);
+    drivers_pools_current_changes();
     result = trim_result = CUDA_SUCCESS;
     exchanges = 0;
 }
@@ -367,16 +382,66 @@ static void test_a_free_asks_the_driver_only_while_destroyed_pools_have_blocks(v
     TEST_ASSERT_EQUAL_INT(3, asked);
 }
 
-static void test_a_current_pool_that_is_destroyed_at_once_is_not_entered(void)
+static void test_the_driver_names_the_current_pool_once_until_it_changes(void)
 {
-    destroy(handle(1)); /* it is in the table no more */
-    next_current = handle(10);
-    TEST_ASSERT_NOT_NULL(drivers_pools_current(0));
-    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(1)));
-    TEST_ASSERT_EQUAL_INT(0, drivers_pools_card(handle(10)));
+    struct drivers_pool *first = drivers_pools_current(0), *second = drivers_pools_current(1);
+
+    named = 0;
+    TEST_ASSERT_EQUAL_PTR(first, drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_PTR(second, drivers_pools_current(1));
+    TEST_ASSERT_EQUAL_INT(0, named);
+    chosen = handle(10);
+    drivers_pools_current_changes();
     TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(10), 0), drivers_pools_current(0));
-    next_current = NULL;
-    drivers_pools_current(0);
+    TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(10), 0), drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_INT(1, named);
+    chosen = NULL; /* as the driver does when the current pool is destroyed */
+    destroy(handle(10));
+    TEST_ASSERT_EQUAL_PTR(first, drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_INT(2, named);
+}
+
+static void test_an_answer_that_is_out_of_date_is_not_kept(void)
+{
+    chosen_as_named = handle(10);
+    TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(1), 0), drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(10), 0), drivers_pools_current(0));
+    destroy(handle(10));
+}
+
+/* The number of another card may share a place with it. */
+static void test_a_kept_pool_is_of_the_same_card(void)
+{
+    drivers_pools_current(1);
+    TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(66), 65), drivers_pools_current(65));
+    destroy(handle(66));
+}
+
+static void ask_always(void)
+{
+    struct drivers_pool *pool = drivers_pools_current(0);
+
+    drivers_pools_ask_always();
+    named = 0;
+    TEST_ASSERT_EQUAL_PTR(pool, drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_PTR(pool, drivers_pools_current(0));
+    TEST_ASSERT_EQUAL_INT(2, named);
+}
+
+static void test_where_a_change_may_go_unseen_the_driver_is_asked_each_time(void)
+{
+    apart(ask_always);
+}
+
+static void test_a_current_pool_that_is_destroyed_at_once_is_not_kept(void)
+{
+    ends_meanwhile = handle(1);
+    ends_named = true;
+    TEST_ASSERT_NOT_NULL(drivers_pools_current(0));
+    pthread_join(other, NULL);
+    TEST_ASSERT_EQUAL_INT(DRIVERS_POOLS_UNKNOWN, drivers_pools_card(handle(1)));
+    chosen = handle(10);
+    TEST_ASSERT_EQUAL_PTR(drivers_pools_find(handle(10), 0), drivers_pools_current(0));
     destroy(handle(10));
 }
 
@@ -514,7 +579,11 @@ int main(void)
     RUN_TEST(test_what_a_destroyed_pool_holds_counts_until_its_blocks_are_freed);
     RUN_TEST(test_what_two_destroyed_pools_hold_counts_until_the_blocks_of_both_are_freed);
     RUN_TEST(test_a_free_asks_the_driver_only_while_destroyed_pools_have_blocks);
-    RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_entered);
+    RUN_TEST(test_the_driver_names_the_current_pool_once_until_it_changes);
+    RUN_TEST(test_an_answer_that_is_out_of_date_is_not_kept);
+    RUN_TEST(test_a_kept_pool_is_of_the_same_card);
+    RUN_TEST(test_where_a_change_may_go_unseen_the_driver_is_asked_each_time);
+    RUN_TEST(test_a_current_pool_that_is_destroyed_at_once_is_not_kept);
     RUN_TEST(test_no_pool_is_destroyed_while_another_thread_trims_it);
     RUN_TEST(test_places_of_destroyed_pools_are_used_again);
     RUN_TEST(test_what_is_freed_at_once_is_idle_though_the_pool_counts_it_as_used);

@@ -405,9 +405,25 @@ static void test_the_place_of_a_pool_of_the_drivers_is_noted(void)
     TEST_ASSERT_EQUAL_INT(1 + 10, hooks_got.forgotten);
 }
 
+static void test_another_current_pool_is_a_change_before_and_after_the_drivers_call(void)
+{
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = HOOKS_FAKE_CARD};
+    CUmemoryPool pool = (CUmemoryPool)HOOKS_FAKE_KEY;
+
+    begin();
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuDeviceSetMemPool(HOOKS_FAKE_CARD, pool));
+    TEST_ASSERT_EQUAL_INT(1 + 10, hooks_got.changes);
+    begin();
+    hooks_fake.result = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, pool));
+    TEST_ASSERT_EQUAL_INT(1 + 10, hooks_got.changes);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
+    RUN_TEST(test_another_current_pool_is_a_change_before_and_after_the_drivers_call);
     RUN_TEST(test_each_request_is_asked_for_and_settled_with_what_the_driver_gave);
     RUN_TEST(test_a_refused_request_does_not_reach_the_driver);
     RUN_TEST(test_a_full_card_is_tried_again_after_room_was_made);

@@ -46,7 +46,7 @@ static struct fake {
 static struct got {
     int said, kept, unknown, distrusts, loans, ends, listens, starts, exports, imports, pools_ends, made,
         ended;
-    int captures, uncharged, drivers_trims, pushed, retries, asked;
+    int captures, uncharged, drivers_trims, pool_changes, pushed, retries, asked;
     enum refusal_of whose;
     uint64_t bytes, admitted, trimmed;
     uint64_t freed_kinds; /* of the events, one digit each */
@@ -234,6 +234,11 @@ bool drivers_pools_trim(CUdevice ordinal)
     (void)ordinal;
     got.drivers_trims++;
     return true;
+}
+
+void drivers_pools_current_changes(void)
+{
+    got.pool_changes++;
 }
 
 void pools_distrust(void)
@@ -759,7 +764,9 @@ static void test_the_end_of_a_context_ends_its_memory_and_no_other(void)
     route_context_end_abort(FIRST); /* the driver has refused */
     TEST_ASSERT_EQUAL_INT(0, got.pools_ends + got.exports + got.imports);
     TEST_ASSERT_EQUAL_UINT64(4, blocks_count());
+    TEST_ASSERT_EQUAL_INT(0, got.pool_changes);
     route_context_end(FIRST);
+    TEST_ASSERT_EQUAL_INT(1, got.pool_changes);
     TEST_ASSERT_EQUAL_INT(2, got.uncharged);
     TEST_ASSERT_EQUAL_UINT64(2, blocks_count());
     TEST_ASSERT_FALSE(cards[0].card.present); /* the handle outlives it, and counts by itself */
