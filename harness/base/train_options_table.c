@@ -112,7 +112,8 @@ const struct option_entry train_options_table[] = {
     {"format", OPTION_CHOICE, AT(format), "auto|synthetic|idx|cifar|folder|text", "auto", 0, 0,
      "format of --data; auto detects it"},
     {"decode", OPTION_CHOICE, AT(decode), "auto|cpu|gpu", "auto", 0, 0,
-     "where JPEG files are decoded: gpu needs nvJPEG; auto takes it where the GPU has JPEG engines"},
+     "where JPEG files are decoded: gpu needs nvJPEG; auto takes it where the GPU has JPEG engines and there "
+     "are fewer than 16 --workers"},
     {"augment", OPTION_CHOICE, AT(augment), "off|gpu|cpu", "off", 0, 0,
      "random crops and mirroring, and where; off: whole pictures, prepared on the GPU"},
     {"val-preprocess", OPTION_CHOICE, AT(val_preprocess), "gpu|cpu", "gpu", 0, 0,

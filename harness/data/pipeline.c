@@ -90,10 +90,12 @@ static enum status make_slots(struct pipeline *pipeline, const struct pipeline_c
     return STATUS_OK;
 }
 
-static int default_workers(void)
+int pipeline_workers(const struct pipeline_config *config)
 {
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
+    if (config->workers > 0)
+        return config->workers;
     return processors < 1 ? 1 : processors > MAX_DEFAULT_WORKERS ? MAX_DEFAULT_WORKERS : (int)processors;
 }
 
@@ -101,7 +103,7 @@ enum status pipeline_open(struct pipeline **out, struct dataset *dataset,
                           const struct pipeline_config *config)
 {
     struct pipeline *pipeline = calloc(1, sizeof(*pipeline));
-    int workers = config->workers > 0 ? config->workers : default_workers();
+    int workers = pipeline_workers(config);
     enum status status;
 
     *out = NULL;

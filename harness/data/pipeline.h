@@ -39,6 +39,10 @@ struct pipeline;
 /* Returns STATUS_OK if the buffers of such a pipeline fit its budget. Opens nothing. */
 enum status pipeline_check(struct dataset *dataset, const struct pipeline_config *config);
 
+/* Returns how many workers pipeline_open starts: one per processor, up to 16, if the options name no number.
+ */
+int pipeline_workers(const struct pipeline_config *config);
+
 /* Starts the workers. The dataset must outlive the pipeline; several pipelines may share it. */
 enum status pipeline_open(struct pipeline **out, struct dataset *dataset,
                           const struct pipeline_config *config);

@@ -6,8 +6,9 @@
 
 #include "harness/train/input.h"
 
-/* Opens a decoder if `decode` asks for one, or says auto and the card has JPEG engines. Fails if `decode` is
- * DECODE_GPU and training data cannot be decoded there. */
+/* Opens a decoder if `decode` asks for one, or says auto, the card has JPEG engines and the host neither
+ * keeps decoded pictures nor has workers enough to decode them. Fails if `decode` is DECODE_GPU and training
+ * data cannot be decoded there. */
 enum status input_decode_open(struct input *input, const struct dataset *dataset,
                               const struct pipeline_config *config, enum decode_place decode);
 void input_decode_close(struct input *input);

@@ -305,15 +305,18 @@ static void shell_decode(const char *before, const char *option)
     train_shell("1x256M", line, 0.0);
 }
 
-static void test_auto_decodes_on_the_device_where_it_has_jpeg_engines(void)
+static void test_auto_decodes_on_the_device_where_it_has_jpeg_engines_and_the_host_few_workers(void)
 {
     make_pictures(10);
     shell_decode("", "");
     train_went_well();
     TEST_ASSERT_EQUAL_STRING("cpu", train_field("decode"));
-    shell_decode("GPUCAP_SIM_NVJPEG=hardware", "");
+    shell_decode("GPUCAP_SIM_NVJPEG=hardware", "--workers=15");
     train_went_well();
     TEST_ASSERT_EQUAL_STRING("gpu", train_field("decode"));
+    shell_decode("GPUCAP_SIM_NVJPEG=hardware", "--workers=16");
+    train_went_well();
+    TEST_ASSERT_EQUAL_STRING("cpu", train_field("decode"));
     /* Decoded pictures that are kept on the host are worth more. */
     shell_decode("GPUCAP_SIM_NVJPEG=hardware", "--data-cache=1M");
     train_went_well();
@@ -375,7 +378,7 @@ int main(void)
     RUN_TEST(test_bad_data_is_named_before_anything_runs);
     RUN_TEST(test_a_batch_beyond_the_budget_is_refused);
     RUN_TEST(test_the_device_decodes_in_every_allocation_mode_with_the_same_losses);
-    RUN_TEST(test_auto_decodes_on_the_device_where_it_has_jpeg_engines);
+    RUN_TEST(test_auto_decodes_on_the_device_where_it_has_jpeg_engines_and_the_host_few_workers);
     RUN_TEST(test_decoding_that_cannot_be_had_is_said);
     RUN_TEST(test_a_damaged_file_is_named_wherever_it_is_decoded);
     return UNITY_END();
