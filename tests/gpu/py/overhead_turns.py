@@ -12,8 +12,8 @@ on disk (1.5 s in gpt_varlen, whichever process was first).
 
 Prints a line of key=value for each NAME: the median step; the ratio of its processes to the first NAME's, and the
 standard error of that (a process counts with the median of its turns, each divided by the median of all processes in that
-turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's; the
-mean step of its fastest and of its slowest process; its longest step, with the turn (from 0) that contained it; and the
+turn: machines are shared, and what disturbs a turn disturbs all alike); the ratio of all its time to the first's, and the
+same with the fastest of its processes in each turn (quiet), as a disturbance seldom hits two in the same turn; the mean step of its fastest and of its slowest process; its longest step, with the turn (from 0) that contained it; and the
 turns in which its first process lost most against the first NAME's, as TURN:MS,...
 """
 import argparse
@@ -109,6 +109,11 @@ class Figure:
             self.error = max(self.error, statistics.stdev(each) / math.sqrt(len(each)))
 
 
+def quiet_ms(group):
+    """All turns, each as its fastest process did it."""
+    return sum(min(sum(steps) for steps in same_turn) for same_turn in zip(*(runner.turns for runner in group)))
+
+
 def dearest_turns(runner, first):
     """The turns that cost most more than the first NAME's, in ms."""
     extra = [sum(mine) - sum(theirs) for mine, theirs in zip(runner.turns, first.turns)]
@@ -125,7 +130,7 @@ def report(program, group, first, relative, held):
     longest, turn = max((ms, turn) for runner in group for turn, steps_of in enumerate(runner.turns) for ms in steps_of)
     print(f"program={program} run={group[0].name} processes={len(group)} steps={len(steps)} "
           f"median_ms={statistics.median(steps):.4f} ratio={ratio:.4f} error={error:.4f} "
-          f"total={sum(steps) / sum(steps_first):.4f} "
+          f"total={sum(steps) / sum(steps_first):.4f} quiet={quiet_ms(group) / quiet_ms(first):.4f} "
           f"fastest_ms={alone[0]:.4f} slowest_ms={alone[-1]:.4f} longest_ms={longest:.1f} turn={turn} "
           f"dearest={dearest_turns(group[0], first[0])} held={held}", flush=True)
 

@@ -29,9 +29,9 @@ run() {
 }
 run --each=2 --turns=50 >lines
 cat lines
-grep -q '^program=any run=first processes=2 steps=300 median_ms=4.0000 ratio=1.0000 error=0.0000 total=1.0000 ' lines
-grep -q '^program=any run=dear .* ratio=1.1000 error=0.0000 total=1.1000 fastest_ms=4.4000 slowest_ms=4.4000 longest_ms=6.6 turn=49 dearest=1:1.8,3:1.8,.* held=4096$' lines
-grep -q '^program=any run=cheap .* ratio=0.5000 error=0.0000 total=0.5000 ' lines
+grep -q '^program=any run=first processes=2 steps=300 median_ms=4.0000 ratio=1.0000 error=0.0000 total=1.0000 quiet=1.0000 ' lines
+grep -q '^program=any run=dear .* ratio=1.1000 error=0.0000 total=1.1000 quiet=1.1000 fastest_ms=4.4000 slowest_ms=4.4000 longest_ms=6.6 turn=49 dearest=1:1.8,3:1.8,.* held=4096$' lines
+grep -q '^program=any run=cheap .* ratio=0.5000 error=0.0000 total=0.5000 quiet=0.5000 ' lines
 [ "$(wc -l <order)" -eq 306 ]
 [ "$(uniq order | wc -l)" -eq 306 ] # none went twice in a row
 [ "$(awk 'NR % 6 == 1' order | sort -u | wc -l)" -eq 6 ] # each was the first of a turn at some time
