@@ -34,9 +34,9 @@
 #define MODULES     100 /* that are loaded where many are */
 #define KERNELS     100 /* in a module */
 #define ROUND_NS    4000000
-#define LAUNCHES    256 /* between two waits: fewer than a stream takes before a launch waits */
-#define PAIRS       64  /* likewise */
-#define RELOADS     64
+#define LAUNCHES    64 /* between two waits: fewer than a stream takes before a launch waits */
+#define PAIRS       64 /* likewise */
+#define TURNS       60 /* of a round, in each of which a batch of calls is made either way */
 #define PTX_KERNEL  64 /* bytes of one empty kernel's text, at most */
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
 
@@ -293,21 +293,34 @@ struct sample {
 /* A few calls, then a wait for their work. Returns nanoseconds, without the wait. */
 typedef uint64_t batch(const struct calls *by, void *argument);
 
-/* Makes batches of `calls` calls through the hooks and past them. Either way goes first in every other turn:
- * the first batch of a turn may be slower. */
-static struct sample in_turns(batch *make, void *argument, int calls, uint64_t most_turns)
+static int by_value(const void *a, const void *b)
 {
-    uint64_t turns = 0, ns[2] = {0}; /* through the hooks, past them */
+    const double x = *(const double *)a, y = *(const double *)b;
 
-    for (; turns < most_turns && (ns[0] < ROUND_NS || turns % 2); turns++) {
+    return x < y ? -1 : x > y;
+}
+
+static double median(double *values, uint64_t count)
+{
+    qsort(values, count, sizeof(*values), by_value);
+    return values[count / 2];
+}
+
+/* Makes batches of `calls` calls through the hooks and past them, and takes the median batch of each: now and
+ * then one waits for the device. Either way goes first in every other turn, because the first batch of a turn
+ * may be slower. */
+static struct sample in_turns(batch *make, void *argument, int calls)
+{
+    static double ns[2][TURNS]; /* through the hooks, past them */
+
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
         for (uint64_t i = 0; i < 2; i++) {
-            const bool is_past = (turns + i) % 2;
+            const bool is_past = (turn + i) % 2;
 
-            ns[is_past] += make(is_past ? &past : &cuda, argument);
+            ns[is_past][turn] = (double)make(is_past ? &past : &cuda, argument) / calls;
         }
     }
-    const double all = (double)turns * calls;
-    return (struct sample){(double)ns[0] / all, (double)ns[1] / all};
+    return (struct sample){median(ns[0], TURNS), median(ns[1], TURNS)};
 }
 
 static uint64_t async_batch(const struct calls *by, void *bytes)
@@ -329,7 +342,7 @@ static struct sample round_async(uint64_t bytes)
     if (!has_room(bytes))
         return (struct sample){0};
     async_batch(&cuda, &bytes); /* makes the driver's pool grow */
-    return in_turns(async_batch, &bytes, PAIRS, UINT64_MAX);
+    return in_turns(async_batch, &bytes, PAIRS);
 }
 
 static uint64_t launch_batch(const struct calls *by, void *kernels)
@@ -346,13 +359,13 @@ static uint64_t launch_batch(const struct calls *by, void *kernels)
 static struct sample round_module(uint64_t unused)
 {
     (void)unused;
-    return in_turns(launch_batch, &of_modules, LAUNCHES, UINT64_MAX);
+    return in_turns(launch_batch, &of_modules, LAUNCHES);
 }
 
 static struct sample round_library(uint64_t unused)
 {
     (void)unused;
-    return in_turns(launch_batch, &of_libraries, LAUNCHES, UINT64_MAX);
+    return in_turns(launch_batch, &of_libraries, LAUNCHES);
 }
 
 /* One of many that are loaded, again and again. */
@@ -361,7 +374,7 @@ static struct sample round_same(uint64_t unused)
     struct kernels one = {.functions = of_modules.functions, .count = 1};
 
     (void)unused;
-    return in_turns(launch_batch, &one, LAUNCHES, UINT64_MAX);
+    return in_turns(launch_batch, &one, LAUNCHES);
 }
 
 /* The first launch after a module was loaded and another unloaded. */
@@ -381,7 +394,7 @@ static uint64_t reload_batch(const struct calls *by, void *kernels)
 static struct sample round_reload(uint64_t unused)
 {
     (void)unused;
-    return in_turns(reload_batch, &of_modules, 1, RELOADS);
+    return in_turns(reload_batch, &of_modules, 1);
 }
 
 static struct sample round_range(uint64_t bytes)
@@ -513,19 +526,6 @@ struct samples {
     struct sample of[ENGINES][ROUNDS_MAX];
     uint64_t count;
 };
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static double median(double *values, uint64_t count)
-{
-    qsort(values, count, sizeof(*values), by_value);
-    return values[count / 2];
-}
 
 /* The median, the best, and compared round by round with the driver's own call, or else with native. */
 static void print_compared(const struct samples *samples, size_t engine)

@@ -9,6 +9,7 @@ OVERHEAD_CPUS_JAX=4 # its threads wait for each other: with one, twice as much
 CACHE_OFF_TURNS=25
 OVERHEAD_STEPS='--steps=36 --skip=12' # whole rounds of the sizes that the programs go through
 WORKLOAD_TURNS=${GPUCAP_CHECK_WORKLOAD_TURNS:-100} # of the 120 steps that they have
+WORKLOAD_EACH=${GPUCAP_CHECK_WORKLOAD_EACH:-1}     # processes of each kind, if the card has room
 RECORD_TURNS=${GPUCAP_CHECK_RECORD_TURNS:-60}
 RECORD_NAMES=${GPUCAP_CHECK_RECORD_NAMES:-resnet50_var gpt_varlen two_models segment_varres speech_varlen}
 WORKLOAD_NAMES=${GPUCAP_CHECK_WORKLOADS:-resnet50_var gpt_varlen two_models segment_varres speech_varlen}
@@ -93,11 +94,11 @@ check_workloads() {
     warm_disk
     for program in $WORKLOAD_NAMES; do
         has_python "$([ "$program" = gpt_varlen ] && echo transformers || echo torchvision)" || continue
-        turns "--turns=$WORKLOAD_TURNS --steps=1 --warm=15" "$program" cache "wrapped,LD_PRELOAD=$LIBRARY" \
+        turns "--each=$WORKLOAD_EACH --turns=$WORKLOAD_TURNS --steps=1 --warm=15" "$program" cache "wrapped,LD_PRELOAD=$LIBRARY" \
             expandable,PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
             "pooled,PYTORCH_NO_CUDA_MEMORY_CACHING=1,LD_PRELOAD=$LIBRARY,GPUCAP_FREE=deferred,GPUCAP_LOG=info,$FOUR_AS_LONG"
         line="$line$program wrapped $(ratio_of "$program" wrapped)"
-        line="$line, pooled $(ratio_of "$program" pooled), all steps $(turns_of "$program" pooled total)x"
+        line="$line, pooled $(ratio_of "$program" pooled), all steps $(turns_of "$program" pooled total)x (quiet $(turns_of "$program" pooled quiet)x)"
         line="$line, held $(mib "$(turns_of "$program" pooled held)") of $(mib "$(turns_of "$program" expandable held)") ($(mib "$(turns_of "$program" cache held)")); "
     done
     [ -n "$line" ] || skip "python3 has neither torchvision nor transformers"
