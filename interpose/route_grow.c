@@ -1,6 +1,7 @@
 /* route_grow: memory that the driver takes for itself: contexts, code, stacks, graphs. See route.h. */
 #include "interpose/route.h"
 
+#include "interpose/account/known_kernels.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/sums.h"
 #include "interpose/lend.h"
@@ -523,6 +524,7 @@ static void forget_context_bytes(struct device *device)
 
 void route_context_end_begin(CUcontext context)
 {
+    known_kernels_forget();
     if (route_active() && context) {
         ipc_exports_ending(context, true);
         ipc_imports_ending(context, true);

@@ -2,6 +2,7 @@
  * work completes what freed blocks wait for. */
 #include <pthread.h>
 
+#include "interpose/account/known_kernels.h"
 #include "interpose/base/lock.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/library.h"
@@ -293,6 +294,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     const CUdevice ordinal = route_active() ? card_of_green(green) : -1;
     CUcontext captured = capturing_green(green);
     struct primary *primary = ordinal < 0 ? NULL : primary_release_begin(ordinal);
+    known_kernels_forget();
     const CUresult result = driver.cuGreenCtxDestroy(green);
 
     /* The other answer means that it had ended with its primary context. */

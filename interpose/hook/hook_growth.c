@@ -2,10 +2,11 @@
  * local arrays made a context grow by 3.9 GiB on an H200). Growth beyond the limit is refused as a full card
  * would refuse it. Owns no lock.
  *
- * Under a limit each launch asks for the stack of its kernel: 14 ns (H200). That needs no table of kernels,
- * and is right on every card, after a reset, and when modules are loaded or unloaded.
+ * Under a limit a launch asks for the stack of its kernel, unless the kernel is known to need little.
  */
 #include "interpose/hook/growth.h"
+
+#include "interpose/account/known_kernels.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/submit.h"
 #include "interpose/pool/streams.h"
@@ -16,8 +17,11 @@ uint64_t growth_stack_of(CUfunction kernel)
     CUdevice ordinal;
     int bytes = 0;
 
-    if (driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel) == CUDA_SUCCESS)
+    if (driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel) == CUDA_SUCCESS) {
+        if (bytes <= ROUTE_STACK)
+            known_kernels_add(kernel);
         return bytes > 0 ? (uint64_t)bytes : 0;
+    }
     /* A launch also takes a CUkernel in place of a CUfunction. */
     if (driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
         driver.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (CUkernel)kernel, ordinal) ==
@@ -26,12 +30,12 @@ uint64_t growth_stack_of(CUfunction kernel)
     return 0;
 }
 
-/* Runs a launch after asking for the kernel's stack. */
+/* Runs a launch after asking for the kernel's stack, if that is not known to be small. */
 #define LAUNCH(kernel, stream, call)                                                                         \
     ({                                                                                                       \
         struct route_growth growth_ = {.device = NULL};                                                      \
         CUresult result_ = CUDA_SUCCESS;                                                                     \
-        if (route_limited() && (kernel))                                                                     \
+        if (route_limited() && (kernel) && !known_kernels_has(kernel))                                       \
             result_ = route_grow_stack_begin(&growth_, growth_stack_of(kernel));                             \
         if (result_ == CUDA_SUCCESS)                                                                         \
             result_ = ROUTE_TRY_SELDOM(STREAMS_SUBMIT(stream, call));                                        \
@@ -108,6 +112,18 @@ SELDOM(cuLibraryGetModule, (CUmodule *module, CUlibrary library), (module, libra
 SELDOM(cuFuncLoad, (CUfunction function), (function))
 SELDOM(cuEventCreate, (CUevent *event, unsigned int flags), (event, flags))
 /* clang-format on */
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    known_kernels_forget();
+    return driver.cuModuleUnload(module);
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+    known_kernels_forget();
+    return driver.cuLibraryUnload(library);
+}
 
 static CUresult set_heap(CUlimit which, size_t value)
 {

@@ -9,6 +9,7 @@
 
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
+#include "interpose/account/known_kernels.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfslot.h"
 #include "interpose/driver/elfsym.h"
@@ -180,6 +181,7 @@ static int visit_object(struct dl_phdr_info *object, size_t size, void *argument
 static void past_us(const char *object)
 {
     streams_unknown(object);
+    known_kernels_stop();
     drivers_pools_ask_always();
     account_expect_unseen();
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/account/known_kernels.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfsym.h"
 #include "interpose/driver/real.h"
@@ -143,6 +144,7 @@ void resolve_passed_on(const char *name)
 {
     if (is_unknown(name)) {
         streams_unknown(name);
+        known_kernels_stop();
         drivers_pools_ask_always();
     }
 }

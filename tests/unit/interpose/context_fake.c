@@ -331,6 +331,24 @@ static CUresult CUDAAPI get_device(CUdevice *ordinal)
     return CUDA_SUCCESS;
 }
 
+static CUresult CUDAAPI get_count(int *count)
+{
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult CUDAAPI unload_module(CUmodule module)
+{
+    (void)module;
+    return call();
+}
+
+static CUresult CUDAAPI unload_library(CUlibrary library)
+{
+    (void)library;
+    return call();
+}
+
 static CUresult CUDAAPI set_limit(CUlimit which, size_t value)
 {
     (void)which, (void)value;
@@ -390,6 +408,9 @@ void context_fake_setup(void)
                                            .cuCtxPopCurrent_v2 = pop,
                                            .cuCtxGetDevice = get_device,
                                            .cuCtxSetLimit = set_limit,
+                                           .cuDeviceGetCount = get_count,
+                                           .cuModuleUnload = unload_module,
+                                           .cuLibraryUnload = unload_library,
                                            .cuFuncGetAttribute = function_attribute,
                                            .cuKernelGetAttribute = kernel_attribute,
                                            .cuLaunchKernel = launch,

@@ -6,6 +6,7 @@
 #include <unity.h>
 
 #include "context_fake.h"
+#include "interpose/account/known_kernels.h"
 #include "interpose/hook/growth.h"
 
 void setUp(void)
@@ -200,7 +201,9 @@ static void test_a_green_context_makes_and_holds_its_primary(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGreenCtxCreate(&green, NULL, CARD, 0));
     expect_grown(0, 0, 1); /* it exists */
     begin();
+    known_kernels_add((CUfunction)0x300);
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGreenCtxDestroy(GREEN));
+    TEST_ASSERT_FALSE(known_kernels_has((CUfunction)0x300));
     TEST_ASSERT_EQUAL_INT(1, got.forgotten);  /* another context may get the handle */
     TEST_ASSERT_EQUAL_INT(0, got.end_begins); /* the first one holds it */
     begin();
@@ -324,7 +327,8 @@ static void test_a_launch_asks_for_the_stack_of_its_kernel(void)
     fake.local_bytes = -1; /* a CUkernel, which a launch takes too */
     TEST_ASSERT_EQUAL_UINT64(3000, growth_stack_of(kernel));
     fake.local_bytes = 0;
-    TEST_ASSERT_EQUAL_UINT64(0, growth_stack_of(kernel));
+    TEST_ASSERT_EQUAL_UINT64(0, growth_stack_of((CUfunction)0x310));
+    fake.local_bytes = 2000;
     fake.refuse = CUDA_ERROR_OUT_OF_MEMORY;
     begin();
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY,
@@ -334,6 +338,34 @@ static void test_a_launch_asks_for_the_stack_of_its_kernel(void)
     begin();
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
     expect_grown(0, 0, 1);
+}
+
+static void expect_launch(CUfunction kernel, int begins)
+{
+    begin();
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    expect_grown(begins, begins, 1);
+}
+
+/* Its stack is asked for again when another kernel may have got its handle. */
+static void test_a_kernel_that_needs_little_stack_is_asked_for_once(void)
+{
+    const CUfunction small = (CUfunction)0x400, large = (CUfunction)0x500, of_library = (CUfunction)0x600;
+
+    fake.local_bytes = ROUTE_STACK;
+    for (int i = 0; i < 2; i++) {
+        expect_launch(small, 1);
+        expect_launch(small, 0);
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, i ? cuModuleUnload(NULL) : cuLibraryUnload(NULL));
+    }
+    expect_launch(small, 1);
+    fake.local_bytes = ROUTE_STACK + 1;
+    expect_launch(large, 1);
+    expect_launch(large, 1);
+    fake.local_bytes = -1;
+    expect_launch(of_library, 1);
+    expect_launch(of_library, 1);
+    known_kernels_forget();
 }
 
 static void expect_distrust(const CUlaunchAttribute *attribute, int distrusts)
@@ -374,6 +406,7 @@ int main(void)
     RUN_TEST(test_a_call_that_fails_makes_no_context_grow);
     RUN_TEST(test_the_limits_of_a_context_are_asked_for);
     RUN_TEST(test_a_launch_asks_for_the_stack_of_its_kernel);
+    RUN_TEST(test_a_kernel_that_needs_little_stack_is_asked_for_once);
     RUN_TEST(test_kernels_that_may_overlap_end_the_order_of_streams);
     return UNITY_END();
 }

@@ -10,6 +10,7 @@
 
 #include "interpose/account/device.h"
 #include "interpose/account/drivers_pools.h"
+#include "interpose/account/known_kernels.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfslot.h"
 #include "interpose/driver/elfsym.h"
@@ -47,7 +48,7 @@ static struct fake {
     bool driver_loaded, nvml_loaded;
     struct link_map *maps;
     char past[64];
-    int expected_unseen, asks_always, touched, errors_cleared, written, opened_apart, forgotten;
+    int expected_unseen, stopped, asks_always, touched, errors_cleared, written, opened_apart, forgotten;
     unsigned long long unloaded;
 } fake;
 
@@ -203,6 +204,11 @@ void *hooks_find_nvml(const char *name)
 void streams_unknown(const char *name)
 {
     snprintf(fake.past, sizeof(fake.past), "%s", name);
+}
+
+void known_kernels_stop(void)
+{
+    fake.stopped++;
 }
 
 void drivers_pools_ask_always(void)
@@ -372,6 +378,7 @@ static void test_its_constructors_may_have_looked_up_the_driver(void)
     TEST_ASSERT_EQUAL_PTR_MESSAGE(&plain, objects[2].values[2], "not libc's");
     TEST_ASSERT_EQUAL_STRING("plugin.so", fake.past);
     TEST_ASSERT_EQUAL_INT(1, fake.expected_unseen);
+    TEST_ASSERT_EQUAL_INT(1, fake.stopped);
     TEST_ASSERT_EQUAL_INT(1, fake.asks_always);
     setUp();
     fake.driver_loaded = false; /* then there was nothing to look up */

@@ -6,6 +6,7 @@
 #include <unity.h>
 
 #include "interpose/account/drivers_pools.h"
+#include "interpose/account/known_kernels.h"
 #include "interpose/driver/driver.h"
 #include "interpose/driver/elfsym.h"
 #include "interpose/driver/real.h"
@@ -28,7 +29,7 @@ static struct fake {
     struct elfsym_next after;               /* what follows the caller */
     bool driver_defines, is_driver, is_own; /* libcuda.so has the name; the address is the driver's */
     char unknown[64];
-    int next_asked, errors_cleared, opened, asks_always;
+    int next_asked, errors_cleared, opened, stopped, asks_always;
     const char *opened_name;
 } fake;
 
@@ -134,6 +135,11 @@ bool hooks_quiet(const char *name)
 void streams_unknown(const char *name)
 {
     strcpy(fake.unknown, name);
+}
+
+void known_kernels_stop(void)
+{
+    fake.stopped++;
 }
 
 void drivers_pools_ask_always(void)
@@ -311,12 +317,13 @@ static void test_an_unknown_entry_point_is_noticed_whoever_looks_it_up(void)
         TEST_ASSERT_EQUAL_STRING("cuZoom", fake.unknown);
     }
     fake.unknown[0] = '\0';
-    fake.asks_always = 0;
+    fake.stopped = fake.asks_always = 0;
     resolve_passed_on("cuQuiet");
     TEST_ASSERT_EQUAL_STRING("", fake.unknown);
-    TEST_ASSERT_EQUAL_INT(0, fake.asks_always);
+    TEST_ASSERT_EQUAL_INT(0, fake.stopped + fake.asks_always);
     resolve_passed_on("cuZoom");
     TEST_ASSERT_EQUAL_STRING("cuZoom", fake.unknown);
+    TEST_ASSERT_EQUAL_INT(1, fake.stopped);
     TEST_ASSERT_EQUAL_INT(1, fake.asks_always);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unity.h>
 
+#include "interpose/account/known_kernels.h"
 #include "interpose/account/limit.h"
 #include "interpose/library.h"
 #include "interpose/pool/capture.h"
@@ -750,16 +751,28 @@ static void test_others_are_asked_for_what_a_min_lacks_beside_a_context(void)
     leave_ledger();
 }
 
-/* Memory of a context ends with it, and is noted as what it was. */
+static CUresult CUDAAPI one_card(int *count)
+{
+    *count = 1;
+    return CUDA_SUCCESS;
+}
+
+/* Memory of a context ends with it, and is noted as what it was. Its kernels end too. */
 static void test_the_end_of_a_context_ends_its_memory_and_no_other(void)
 {
+    const CUfunction kernel = (CUfunction)0x300;
+
     make_context(0, FIRST);
     make_context(1, OTHER);
     add_block(BLOCKS_LINEAR, 1, FIRST, 0);
     add_block(BLOCKS_MIPMAP, 2, FIRST, 0);
     add_block(BLOCKS_ARRAY, 3, OTHER, 1);
     add_block(BLOCKS_HANDLE, 4, NULL, 0);
+    driver_entries.cuDeviceGetCount = one_card;
+    known_kernels_add(kernel);
+    TEST_ASSERT_TRUE(known_kernels_has(kernel));
     route_context_end_begin(FIRST);
+    TEST_ASSERT_FALSE(known_kernels_has(kernel));
     TEST_ASSERT_EQUAL_INT(100, got.pools_ends);
     route_context_end_abort(FIRST); /* the driver has refused */
     TEST_ASSERT_EQUAL_INT(0, got.pools_ends + got.exports + got.imports);

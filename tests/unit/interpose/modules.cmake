@@ -40,8 +40,8 @@ interpose_unit(interpose_lend MEMBERS MODULES lend.c account/account.c account/l
   settings/size.c FAKES driver events log)
 interpose_unit(interpose_nudge MODULES nudge.c settings/size.c FAKES log)
 interpose_unit(interpose_route_pool MODULES route_pool.c base/lock.c base/process.c settings/size.c FAKES driver events log)
-interpose_unit(interpose_route_grow MEMBERS MODULES route_grow.c account/account.c account/blocks.c account/limit.c base/lock.c
-  base/process.c settings/size.c FAKES driver events log)
+interpose_unit(interpose_route_grow MEMBERS MODULES route_grow.c account/account.c account/blocks.c account/known_kernels.c account/limit.c
+  base/lock.c base/process.c settings/size.c FAKES driver events log)
 interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
 interpose_unit(interpose_device MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
   settings/rules.c settings/size.c FAKES driver events log)
@@ -74,13 +74,14 @@ interpose_unit(interpose_hooks_map MODULES hook/hook_map.c FAKES driver)
 interpose_unit(interpose_hooks_pointer MODULES hook/hook_pointer.c hook/hook_ipc.c hook/pointer.c FAKES driver events)
 interpose_unit(interpose_hooks_work MODULES hook/hook_work.c hook/memops.c hook/hook_info.c hook/hook_find.c hook/seen.c
   FAKES driver events)
-interpose_unit(interpose_hooks_context MODULES hook/hook_context.c hook/hook_growth.c base/lock.c base/process.c
+interpose_unit(interpose_hooks_context MODULES hook/hook_context.c hook/hook_growth.c account/known_kernels.c base/lock.c base/process.c
   FAKES driver context)
 interpose_unit(interpose_api_calls MODULES hook/api.c)
 target_compile_definitions(interpose_api_calls PRIVATE GPUCAP_VERSION="test")
 interpose_unit(interpose_hooks_graph MODULES hook/hook_graph.c account/graphs.c account/limit.c base/lock.c base/process.c
   FAKES driver log WRAP realloc)
 interpose_unit(interpose_inquiry MODULES account/inquiry.c)
+interpose_unit(interpose_known_kernels MODULES account/known_kernels.c FAKES driver)
 interpose_unit(interpose_refusal MODULES refusal.c account/limit.c settings/options.c settings/people.c settings/rules.c
   settings/size.c FAKES events log WRAP clock_gettime atexit)
 interpose_unit(interpose_nvtx MODULES see/nvtx.c see/tags.c)
