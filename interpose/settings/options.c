@@ -117,10 +117,11 @@ static int set_seconds(double *out, const char *value, double off, const char **
     return 0;
 }
 
-static int set_rules(struct rules *out, const char *value, const char **why)
+static int set_rules(struct rules *out, const char *value,
+                     int (*parse)(const char *text, struct rules *out, const char **why), const char **why)
 {
     struct rules limits;
-    const int rc = rules_parse(value, &limits, why);
+    const int rc = parse(value, &limits, why);
 
     if (rc == 0)
         *out = limits;
@@ -183,11 +184,11 @@ static int parse_value(struct options *options, int id, const char *value, enum 
     case OPTIONS_MAX:
         return set_max(options, value, source, why);
     case OPTIONS_EACH:
-        return set_rules(&options->each, value, why);
+        return set_rules(&options->each, value, rules_parse, why);
     case OPTIONS_MIN:
-        return set_rules(&options->min, value, why);
+        return set_rules(&options->min, value, rules_parse_bound, why);
     case OPTIONS_HIGH:
-        return set_rules(&options->high, value, why);
+        return set_rules(&options->high, value, rules_parse_bound, why);
     case OPTIONS_GROUP:
         return set_group(options, value, why);
     case OPTIONS_LEDGER:

@@ -46,8 +46,6 @@ static int parse_value(const char *text, size_t length, struct rules_rule *rule,
     const int rc = size_parse(text, length, &rule->size);
     if (rc)
         return refuse(why, size_why(rc));
-    if (!rule->size.is_percent && rule->size.bytes == 0)
-        return refuse(why, RULES_ZERO);
     return 0;
 }
 
@@ -97,7 +95,7 @@ static int parse_rule(const char *text, size_t length, struct rules *out, const 
     return 0;
 }
 
-int rules_parse(const char *text, struct rules *out, const char **why)
+static int parse_all(const char *text, struct rules *out, const char **why)
 {
     out->count = 0;
     for (;;) {
@@ -109,6 +107,29 @@ int rules_parse(const char *text, struct rules *out, const char **why)
             return 0;
         text += length + 1;
     }
+}
+
+static bool is_zero(const struct rules_rule *rule)
+{
+    return !rule->unlimited && !rule->size.is_percent && rule->size.bytes == 0;
+}
+
+int rules_parse(const char *text, struct rules *out, const char **why)
+{
+    int rc = parse_all(text, out, why);
+
+    for (int i = 0; rc == 0 && i < out->count; i++)
+        rc = is_zero(&out->rules[i]) ? refuse(why, RULES_ZERO) : 0;
+    return rc;
+}
+
+int rules_parse_bound(const char *text, struct rules *out, const char **why)
+{
+    const int rc = parse_all(text, out, why);
+
+    for (int i = 0; i < out->count; i++)
+        out->rules[i].unlimited = out->rules[i].unlimited || is_zero(&out->rules[i]);
+    return rc;
 }
 
 bool rules_name_cards(const struct rules *limits)

@@ -653,6 +653,10 @@ static void test_any_rule_of_any_kind_is_a_limit(void)
         TEST_ASSERT_TRUE_MESSAGE(options_any_limit(&options), options_table[ids[i]].name);
         TEST_ASSERT_EQUAL_INT(0, options_set(&options, ids[i], "none", OPTIONS_USER, error));
         TEST_ASSERT_FALSE_MESSAGE(options_any_limit(&options), options_table[ids[i]].name);
+        const bool is_bound = ids[i] == OPTIONS_MIN || ids[i] == OPTIONS_HIGH; /* zero is none there */
+        TEST_ASSERT_EQUAL_INT(is_bound ? 0 : -EINVAL,
+                              options_set(&options, ids[i], "0", OPTIONS_USER, error));
+        TEST_ASSERT_FALSE_MESSAGE(options_any_limit(&options), options_table[ids[i]].name);
     }
     TEST_ASSERT_EQUAL_INT(0, options_set(&options, OPTIONS_GROUP, "nightly", OPTIONS_USER, error));
     TEST_ASSERT_TRUE(options_any_limit(&options));

@@ -48,6 +48,20 @@ static void test_none_is_no_limit_in_any_case_of_letters(void)
     }
 }
 
+static void test_a_bound_of_zero_is_none(void)
+{
+    static const char *const forms[] = {"0", "0=0", "4G,0=0M", UUID0 "=0G"};
+    const char *why = "";
+
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, rules_parse_bound(forms[i], &rules, &why), why);
+        TEST_ASSERT_EQUAL_UINT64_MESSAGE(RULES_UNLIMITED, limit(0, UUID0), forms[i]);
+    }
+    TEST_ASSERT_EQUAL_INT(0, rules_parse_bound("4G,0=0", &rules, &why));
+    TEST_ASSERT_EQUAL_UINT64(4 * G, limit(1, UUID1));
+    TEST_ASSERT_EQUAL_INT(-EINVAL, rules_parse_bound("0%", &rules, &why));
+}
+
 static void test_the_longest_uuid_is_a_rule_and_a_longer_one_is_not(void)
 {
     char uuid[RULES_UUID_TEXT + 1] = "MIG-", text[RULES_UUID_TEXT + 8];
@@ -208,6 +222,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_one_limit_holds_for_every_card);
     RUN_TEST(test_none_is_no_limit_in_any_case_of_letters);
+    RUN_TEST(test_a_bound_of_zero_is_none);
     RUN_TEST(test_the_longest_uuid_is_a_rule_and_a_longer_one_is_not);
     RUN_TEST(test_a_limit_above_the_card_is_the_card);
     RUN_TEST(test_a_card_that_no_rule_names_is_unlimited);
