@@ -448,16 +448,41 @@ static bool check_rules(const struct rules *limits, const char *name, const stru
     return false;
 }
 
+/* Says so if the beginning of a UUID names several cards: it was probably meant for one. */
+static void say_ambiguous(const struct rules *limits, const char *name, const struct card *cards, int count)
+{
+    for (int i = 0; i < limits->count; i++) {
+        const struct rules_rule *rule = &limits->rules[i];
+        char named[DEVICE_MAX * sizeof(", 00")] = "";
+        size_t length = 0, matches = 0;
+
+        for (int j = 0; rule->scope == RULES_UUID && j < count; j++) {
+            if (rules_best(limits, j, cards[j].uuid) == rule)
+                length +=
+                    (size_t)snprintf(named + length, sizeof(named) - length, matches++ ? ", %d" : "%d", j);
+        }
+        if (matches > 1)
+            log_error("%s: the UUIDs of %zu cards begin with %s; it applies to each of them (devices %s)",
+                      name, matches, rule->uuid, named);
+    }
+}
+
 bool device_check_rules(void)
 {
     struct card cards[DEVICE_MAX];
 
     if (!rules_name_cards(&rules->max) && !rules_name_cards(&rules->each) && !rules_name_cards(&rules->min) &&
-        !rules_name_cards(&rules->high))
+        !rules_name_cards(&rules->high) && !rules_name_cards(&rules->ceiling))
         return true;
     const int count = list_cards(cards);
     if (count < 0)
         return true; /* requests are then refused one by one */
+    if (rules->source[OPTIONS_MAX] != OPTIONS_ADMIN)
+        say_ambiguous(&rules->max, "max", cards, count);
+    say_ambiguous(&rules->ceiling, "max of " OPTIONS_ADMIN_FILE, cards, count);
+    say_ambiguous(&rules->each, "each", cards, count);
+    say_ambiguous(&rules->min, "min", cards, count);
+    say_ambiguous(&rules->high, "high", cards, count);
     if ((rules->source[OPTIONS_MAX] == OPTIONS_ADMIN || check_rules(&rules->max, "max", cards, count)) &&
         check_rules(&rules->each, "each", cards, count) && check_rules(&rules->min, "min", cards, count) &&
         check_rules(&rules->high, "high", cards, count))

@@ -176,7 +176,7 @@ static bool more_exact(const struct rules_rule *a, const struct rules_rule *b)
     return a->scope == RULES_UUID && strlen(a->uuid) > strlen(b->uuid);
 }
 
-uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total)
+const struct rules_rule *rules_best(const struct rules *limits, int ordinal, const char *uuid)
 {
     const struct rules_rule *best = NULL;
 
@@ -186,6 +186,13 @@ uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, ui
         if (applies(rule, ordinal, uuid) && (!best || more_exact(rule, best)))
             best = rule;
     }
+    return best;
+}
+
+uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total)
+{
+    const struct rules_rule *best = rules_best(limits, ordinal, uuid);
+
     if (!best || best->unlimited)
         return RULES_UNLIMITED;
     uint64_t bytes = size_resolve(&best->size, total);

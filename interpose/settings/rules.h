@@ -42,7 +42,9 @@ bool rules_use_ordinals(const struct rules *limits);
 /* Returns true if a rule names a card by number or UUID. */
 bool rules_name_cards(const struct rules *limits);
 
-/* Returns what a card ("GPU-...") may use, or RULES_UNLIMITED. `ordinal` may be RULES_NO_ORDINAL. */
+/* Returns the rule that applies to a card ("GPU-..."), or NULL. `ordinal` may be RULES_NO_ORDINAL. */
+const struct rules_rule *rules_best(const struct rules *limits, int ordinal, const char *uuid);
+/* Returns what the card may use, or RULES_UNLIMITED. */
 uint64_t rules_for(const struct rules *limits, int ordinal, const char *uuid, uint64_t total);
 
 /* Returns true if `uuid` begins with `rule`, apart from "GPU-" or "MIG-": a slice is "MIG-..." to NVML and to

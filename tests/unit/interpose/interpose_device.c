@@ -589,6 +589,25 @@ static void test_a_rule_for_a_card_that_is_not_there_keeps_cuda_from_starting(vo
     TEST_ASSERT_TRUE(device_check_rules());
 }
 
+static void test_a_beginning_of_several_uuids_limits_them_all_and_says_so(void)
+{
+    static const enum options_id ids[] = {OPTIONS_MAX, OPTIONS_EACH, OPTIONS_MIN, OPTIONS_HIGH};
+    char said[128];
+
+    for (size_t i = 0; i < sizeof(ids) / sizeof(*ids); i++) {
+        snprintf(said, sizeof(said),
+                 "%s: the UUIDs of 2 cards begin with GPU-a; it applies to each of them (devices 0, 1)\n",
+                 options_table[ids[i]].name);
+        expect_check(ids[i], "GPU-a=1G", true, said);
+        expect_check(ids[i], "GPU-a=1G,GPU-a1=2G,1=3G", true, ""); /* a more exact rule */
+        TEST_ASSERT_EQUAL_STRING("", log_fake_errors);
+    }
+    options_init(&options);
+    set_ceiling("GPU-a=1G");
+    TEST_ASSERT_TRUE(device_check_rules());
+    TEST_ASSERT_NOT_NULL(strstr(log_fake_errors, "max of " OPTIONS_ADMIN_FILE ": the UUIDs of 2 cards"));
+}
+
 static void test_a_changed_limit_stays_within_the_administrators_the_card_and_the_job(void)
 {
     set(OPTIONS_MAX, "1024M");
@@ -647,6 +666,7 @@ int main(void)
     RUN_TEST(test_a_process_without_a_limit_is_listed_once_and_leaves_on_fork);
     RUN_TEST(test_a_request_without_a_limit_is_admitted_beside_the_min_of_other_jobs);
     RUN_TEST(test_a_rule_for_a_card_that_is_not_there_keeps_cuda_from_starting);
+    RUN_TEST(test_a_beginning_of_several_uuids_limits_them_all_and_says_so);
     RUN_TEST(test_a_changed_limit_stays_within_the_administrators_the_card_and_the_job);
     RUN_TEST(test_a_card_is_found_by_its_uuid_once_it_was_looked_at);
     return UNITY_END();
