@@ -18,9 +18,10 @@
 #include "interpose/see/recorder.h"
 #include "interpose/settings/log.h"
 
-#define INTERVAL_MS 1000 /* between two lines of one kind */
-#define KIND_SHIFT  40
-#define LINES       64 /* kinds whose last line is known; a power of two */
+#define INTERVAL_MS   1000 /* between two lines of one kind */
+#define KIND_SHIFT    40
+#define LEDGER_OPTION (OPTIONS_PATH_MAX + sizeof(" --ledger="))
+#define LINES         64 /* kinds whose last line is known; a power of two */
 
 static _Atomic uint64_t last_lines[LINES]; /* by kind: the kind, and the time of its last line */
 static atomic_uint silent;                 /* refusals that got no line since the last one that did */
@@ -108,6 +109,18 @@ static void write_origin(const struct device *device, bool is_job, uint64_t limi
                  places[is_admin ? OPTIONS_ADMIN : options->source[id]]);
 }
 
+/* Writes the option with which a command outside this process's environment finds its ledger, if needed. */
+static const char *ledger_option(char text[LEDGER_OPTION])
+{
+    const struct options *options = library_options();
+    char word[OPTIONS_PATH_MAX];
+
+    text[0] = '\0';
+    if (*options->ledger == '/' && options->source[OPTIONS_LEDGER] == OPTIONS_ENVIRONMENT)
+        snprintf(text, LEDGER_OPTION, " --ledger=%s", quote_word(options->ledger, word, sizeof(word)));
+    return text;
+}
+
 /* Returns what the job's other processes have leased. */
 static uint64_t used_by_others(const struct ledger *ledger)
 {
@@ -119,10 +132,10 @@ static uint64_t used_by_others(const struct ledger *ledger)
 /* Prints how the job's memory divides between this process and the others. */
 static void say_of_job(const struct device *device, uint64_t used)
 {
-    char own[SIZE_TEXT], others[SIZE_TEXT];
+    char own[SIZE_TEXT], others[SIZE_TEXT], option[LEDGER_OPTION];
 
-    log_error("  this process uses %s, the job's others %s; see `gpucap why %ld`", size_format(used, own),
-              size_format(used_by_others(device->ledger), others), (long)getpid());
+    log_error("  this process uses %s, the job's others %s; see `gpucap why %ld%s`", size_format(used, own),
+              size_format(used_by_others(device->ledger), others), (long)getpid(), ledger_option(option));
 }
 
 /* ---- what idled ---- */
@@ -341,6 +354,7 @@ static void say_not_limit(const struct device *device, const char *what, const s
                           uint64_t on_card, const char *where, const char *more)
 {
     char asked[SIZE_TEXT], left[SIZE_TEXT], rest[SIZE_TEXT], beside[SIZE_TEXT + 24] = "";
+    char option[LEDGER_OPTION];
 
     size_format(refusal->asked, asked);
     size_format(refusal->fits, left);
@@ -349,7 +363,7 @@ static void say_not_limit(const struct device *device, const char *what, const s
     if (on_card < refusal->asked) {
         log_error("out of memory on device %d: %s %s%s (%s leaves %s)%s", device->ordinal, what, asked,
                   beside, where, left, more);
-        log_error("  who holds the card: `gpucap ps`");
+        log_error("  who holds the card: `gpucap ps%s`", ledger_option(option));
     } else {
         log_error("out of memory on device %d: %s %s; the driver refused it, or memory came free too late: "
                   "%s leaves %s%s%s",

@@ -40,7 +40,8 @@ void setUp(void)
     cli_set_up();
     TEST_ASSERT_EQUAL_INT(0, chdir(cli_folder()));
     setenv("HOME", cli_folder(), 1);
-    setenv("GPUCAP_LEDGER", cli_path("ledger"), 1);
+    unsetenv("GPUCAP_LEDGER");
+    setenv("XDG_RUNTIME_DIR", cli_folder(), 1); /* the ledger is in its default place, in the folder gpucap */
     cli_copy(spawn_build_path("tests/integration/prog_walk"), cli_path("train"), 0700);
 }
 
@@ -140,7 +141,7 @@ static void show_top(void)
 
     spawn_env_set(env, "LC_ALL", "C");
     spawn_env_set(env, "GPUCAP_SIM_ID", getenv("GPUCAP_SIM_ID"));
-    spawn_env_set(env, "GPUCAP_LEDGER", getenv("GPUCAP_LEDGER"));
+    spawn_env_set(env, "GPUCAP_LEDGER", cli_path("gpucap"));
     screen_start(&screen, env, "vt100", (const char *[]){spawn_build_path("gpucap"), "top", NULL});
     screen_await(&screen, "? help", true);
     fputs("```\n$ gpucap top\n", walk);

@@ -392,6 +392,27 @@ static void test_in_a_job_says_what_the_others_have(void)
     TEST_ASSERT_EQUAL_UINT64(500 * MIB, got.entry.job_used);
 }
 
+/* The commands that a refusal names find the ledger, also where the variable is not set. */
+static void test_names_a_ledger_that_only_this_process_knows(void)
+{
+    char expected[128];
+
+    in_ledger();
+    fake.shares = fake.job_binds = true;
+    set(OPTIONS_LEDGER, "/run/a b", OPTIONS_ENVIRONMENT);
+    refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
+    snprintf(expected, sizeof(expected), "see `gpucap why %ld --ledger='/run/a b'`\n", (long)getpid());
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, expected), log_fake_errors);
+    refusal_say(&device, REFUSAL_PROGRAM, 4 * MIB);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "`gpucap ps --ledger='/run/a b'`"), log_fake_errors);
+    log_fake_clear();
+    fake.ms += 1000;
+    set(OPTIONS_LEDGER, "/run/gpucap", OPTIONS_USER); /* the command reads that file itself */
+    refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
+    snprintf(expected, sizeof(expected), "see `gpucap why %ld`\n", (long)getpid());
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, expected), log_fake_errors);
+}
+
 /* Where the process's own limit refused, too: it cannot be raised above the job's. */
 static void test_a_recording_has_the_jobs_limit_and_what_its_others_have(void)
 {
@@ -602,6 +623,7 @@ int main(void)
     RUN_TEST(test_names_the_setting_and_its_place);
     RUN_TEST(test_without_any_setting_the_whole_card_is_the_limit);
     RUN_TEST(test_in_a_job_says_what_the_others_have);
+    RUN_TEST(test_names_a_ledger_that_only_this_process_knows);
     RUN_TEST(test_a_recording_has_the_jobs_limit_and_what_its_others_have);
     RUN_TEST(test_what_fits_counts_idle_memory_and_for_the_driver_the_reserve);
     RUN_TEST(test_the_ledger_has_what_was_asked_and_why_it_was_refused);
