@@ -121,21 +121,14 @@ static const char *ledger_option(char text[LEDGER_OPTION])
     return text;
 }
 
-/* Returns what the job's other processes have leased. */
-static uint64_t used_by_others(const struct ledger *ledger)
-{
-    const uint64_t all = ledger_used(ledger);
-
-    return sums_minus(all, ledger_lease(ledger));
-}
-
 /* Prints how the job's memory divides between this process and the others. */
 static void say_of_job(const struct device *device, uint64_t used)
 {
     char own[SIZE_TEXT], others[SIZE_TEXT], option[LEDGER_OPTION];
 
     log_error("  this process uses %s, the job's others %s; see `gpucap why %ld%s`", size_format(used, own),
-              size_format(used_by_others(device->ledger), others), (long)getpid(), ledger_option(option));
+              size_format(ledger_used_by_others(device->ledger), others), (long)getpid(),
+              ledger_option(option));
 }
 
 /* ---- what idled ---- */
@@ -243,19 +236,23 @@ static const char *count_unsaid(unsigned unsaid, char more[48])
 }
 
 /* Returns the largest request that the limit would have allowed: what it leaves, and what our pools would
- * have given back for it. */
+ * have given back for it. Leases that the job's other processes do not use count as left, unless it was they
+ * that refused the request. */
 static uint64_t largest_that_fits(struct device *device, enum refusal_of whose, uint64_t bytes)
 {
-    uint64_t room = account_glance(&device->account).room;
+    struct account *account = &device->account;
+    uint64_t room = account_glance(account).room;
+    const uint64_t unused = device_shares(device) ? sums_minus(account_room_beside_others(account), room) : 0;
 
-    if (whose == REFUSAL_ASYNC)
-        return sums_add(room, pools_reclaimable(device->ordinal)) / LIMIT_STEP * LIMIT_STEP;
-    if (whose != REFUSAL_PROGRAM) {
+    if (whose == REFUSAL_DRIVER || whose == REFUSAL_GRAPH) {
         const uint64_t need = limit_round(bytes);
 
-        room = sums_minus(need, account_short_to_grow(&device->account, need));
+        room = sums_minus(need, account_short_to_grow(account, need));
     }
-    return sums_add(room, pools_reclaimable(device->ordinal));
+    room = sums_add(room, pools_reclaimable(device->ordinal));
+    if (bytes > sums_add(room, unused))
+        room += unused;
+    return whose == REFUSAL_ASYNC ? room / LIMIT_STEP * LIMIT_STEP : room;
 }
 
 /* Returns the largest request that the card could have served, or UINT64_MAX if that is not known. */
@@ -376,7 +373,7 @@ static void say_not_limit(const struct device *device, const char *what, const s
 static void say_limit(const struct device *device, const char *what, const struct ledger_refusal *refusal,
                       const char *where, const char *more)
 {
-    const bool has_others = device_shares(device) && used_by_others(device->ledger);
+    const bool has_others = device_shares(device) && ledger_used_by_others(device->ledger);
     char asked[SIZE_TEXT], left[SIZE_TEXT], limit[SIZE_TEXT];
 
     log_error("out of memory on device %d: %s %s, %s left of %s (%s)%s", device->ordinal, what,
@@ -406,7 +403,7 @@ void refusal_say(struct device *device, enum refusal_of whose, uint64_t bytes)
                                      .limit = is_job ? ledger_max(device->ledger) : device->limit,
                                      .fits = largest_that_fits(device, whose, bytes),
                                      .bound = is_job ? RECORDING_LIMIT_JOB : RECORDING_LIMIT_PROCESS};
-    refusal.job_used = refusal.used + (shares ? used_by_others(device->ledger) : 0);
+    refusal.job_used = refusal.used + (shares ? ledger_used_by_others(device->ledger) : 0);
     const bool is_limit = bytes > refusal.fits;
     const uint64_t on_card = is_limit ? UINT64_MAX : largest_on_card(device);
     const uint64_t kept = device->ledger ? ledger_kept(device->ledger) : 0;

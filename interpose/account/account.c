@@ -496,8 +496,7 @@ uint64_t account_short_to_grow(struct account *account, uint64_t need)
     return short_of(account, need, 0);
 }
 
-/* Returns what could be allocated if the job's other processes gave up the leases that they do not use. */
-static uint64_t room_beside_others(struct account *account)
+uint64_t account_room_beside_others(struct account *account)
 {
     const uint64_t max = ledger_max(account->ledger), others = ledger_used_by_others(account->ledger);
 
@@ -513,7 +512,7 @@ struct account_view account_view(struct account *account)
     measure(account, TO_TELL);
     struct account_view view = account_glance(account);
     if (shares(account))
-        view.room = room_beside_others(account);
+        view.room = account_room_beside_others(account);
     return view;
 }
 

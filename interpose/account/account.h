@@ -99,6 +99,9 @@ void account_forget_growth(struct account *account, uint64_t bytes);
 /* Returns about how much could be granted, without a measurement. */
 uint64_t account_room(struct account *account);
 
+/* The same for an account of a job if its other processes gave up the leases that they do not use. */
+uint64_t account_room_beside_others(struct account *account);
+
 /* Makes each grant of every account measure first, from now on: memory may be taken past the hooks. */
 void account_expect_unseen(void);
 

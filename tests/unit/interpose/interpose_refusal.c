@@ -31,7 +31,7 @@ static struct fake {
     bool shares, job_binds, records, is_copy, unlimited;
     const char *path; /* of the recording; NULL: a short one */
     enum recording_limit kind;
-    uint64_t leases, lease, max, kept;
+    uint64_t unused, others, max, kept; /* unused: leases of the others, which use less */
 } fake;
 
 static struct {
@@ -109,6 +109,12 @@ struct account_view account_glance(struct account *account)
     return (struct account_view){.used = fake.used, .room = fake.room};
 }
 
+uint64_t account_room_beside_others(struct account *account)
+{
+    (void)account;
+    return fake.room + fake.unused;
+}
+
 uint64_t account_known(struct account *account)
 {
     (void)account;
@@ -128,16 +134,10 @@ bool ledger_shares(const struct ledger *ledger)
     return fake.shares;
 }
 
-uint64_t ledger_used(const struct ledger *ledger)
+uint64_t ledger_used_by_others(const struct ledger *ledger)
 {
     (void)ledger;
-    return fake.leases;
-}
-
-uint64_t ledger_lease(const struct ledger *ledger)
-{
-    (void)ledger;
-    return fake.lease;
+    return fake.others;
 }
 
 uint64_t ledger_max(const struct ledger *ledger)
@@ -234,8 +234,7 @@ void setUp(void)
                          .room = 4 * MIB,
                          .used = 500 * MIB,
                          .kind = RECORDING_LIMIT_PROCESS,
-                         .leases = 900 * MIB,
-                         .lease = 600 * MIB,
+                         .others = 300 * MIB,
                          .max = 1000 * MIB};
     device.ordinal = 0;
     device.total = 2048 * MIB;
@@ -385,11 +384,32 @@ static void test_in_a_job_says_what_the_others_have(void)
              (long)getpid());
     expect_said(expected);
     TEST_ASSERT_EQUAL_UINT64(800 * MIB, got.entry.job_used);
-    fake.leases = 500 * MIB; /* less than the lease: another process is changing them */
+    fake.others = 0;
     fake.ms += 1000;
     refusal_say(&device, REFUSAL_PROGRAM, 32 * MIB);
     expect_said("out of memory on device 0: asked for 32M, 4M left of 1000M (job's max)\n");
     TEST_ASSERT_EQUAL_UINT64(500 * MIB, got.entry.job_used);
+}
+
+/* They count against the job only while they refuse a request that would fit without them. */
+static void test_leases_that_others_do_not_use_count_as_left(void)
+{
+    in_ledger();
+    fake.shares = fake.job_binds = true;
+    fake.unused = 54 * MIB;
+    refusal_say(&device, REFUSAL_PROGRAM, 59 * MIB);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "asked for 59M, 58M left of"), log_fake_errors);
+    TEST_ASSERT_EQUAL_UINT64(58 * MIB, got.entry.fits);
+    refusal_say(&device, REFUSAL_PROGRAM, 58 * MIB);
+    TEST_ASSERT_EQUAL_UINT64(4 * MIB, got.entry.fits);
+    fake.short_to_grow = 60 * MIB;
+    refusal_say(&device, REFUSAL_DRIVER, 64 * MIB);
+    TEST_ASSERT_EQUAL_UINT64(58 * MIB, got.entry.fits);
+    refusal_say(&device, REFUSAL_ASYNC, 128 * MIB);
+    TEST_ASSERT_EQUAL_UINT64(58 * MIB / LIMIT_STEP * LIMIT_STEP, got.entry.fits);
+    fake.shares = false;
+    refusal_say(&device, REFUSAL_PROGRAM, 59 * MIB);
+    TEST_ASSERT_EQUAL_UINT64(4 * MIB, got.entry.fits);
 }
 
 /* The commands that a refusal names find the ledger, also where the variable is not set. */
@@ -623,6 +643,7 @@ int main(void)
     RUN_TEST(test_names_the_setting_and_its_place);
     RUN_TEST(test_without_any_setting_the_whole_card_is_the_limit);
     RUN_TEST(test_in_a_job_says_what_the_others_have);
+    RUN_TEST(test_leases_that_others_do_not_use_count_as_left);
     RUN_TEST(test_names_a_ledger_that_only_this_process_knows);
     RUN_TEST(test_a_recording_has_the_jobs_limit_and_what_its_others_have);
     RUN_TEST(test_what_fits_counts_idle_memory_and_for_the_driver_the_reserve);
