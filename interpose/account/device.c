@@ -175,6 +175,11 @@ static int enter_ledger(struct device *device, const char *job, const struct led
                  rc == -ENOSPC ? "it has no place for more jobs or processes" : strerror(-rc));
         ledger_close(device->ledger);
         device->ledger = NULL;
+    } else if (*ledger_dropped(device->ledger)) {
+        log_error(
+            "device %d: its ledger is full: the limits that `gpucap set` has set for the job '%s', which "
+            "has no process yet, are dropped",
+            device->ordinal, ledger_dropped(device->ledger));
     }
     return rc;
 }

@@ -188,6 +188,16 @@ bool ledger_job_is_used(const struct ledger *ledger, const struct ledger_job *jo
     return false;
 }
 
+void ledger_copy_text(char *to, const char *from, size_t size)
+{
+    memcpy(to, from, size - 1);
+    to[size - 1] = '\0';
+    for (char *c = to; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?'; /* no control sequences on a reader's terminal */
+    }
+}
+
 bool ledger_is_job_name(const char *name)
 {
     return *name && strnlen(name, LEDGER_NAME) < LEDGER_NAME;
@@ -234,8 +244,10 @@ struct ledger_job *ledger_find_job(struct ledger *ledger, const char *name,
             unused = &jobs[i];
     }
     for (int i = 0; purpose == LEDGER_JOIN && !unused && i < LEDGER_JOBS; i++) {
-        if (!ledger_job_is_used(ledger, &jobs[i]))
+        if (!ledger_job_is_used(ledger, &jobs[i])) {
             unused = &jobs[i];
+            ledger_copy_text(ledger->dropped, unused->name, LEDGER_NAME);
+        }
     }
     if (!unused)
         return NULL;
@@ -379,6 +391,11 @@ int ledger_join_within(struct ledger *ledger, const char *job, const struct ledg
         ledger_recount(ledger);
     ledger_unlock(ledger);
     return rc;
+}
+
+const char *ledger_dropped(const struct ledger *ledger)
+{
+    return ledger->dropped;
 }
 
 /* ---- leases ---- */

@@ -73,6 +73,10 @@ struct ledger_limits {
  * Returns 0, -ENOSPC if all slots or job records are in use, -EINVAL for a bad name, or another -errno. */
 int ledger_join_within(struct ledger *ledger, const char *job, const struct ledger_limits *limits);
 
+/* Returns the name of the job that had limits but no process and lost its record to this process when it
+ * joined, or "". */
+const char *ledger_dropped(const struct ledger *ledger);
+
 /* Gives up file and mapping in a child after fork: they would keep the parent's slot alive after its death.
  * Leaves a ledger without slot and job. */
 void ledger_after_fork(struct ledger *ledger);

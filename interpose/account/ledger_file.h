@@ -105,9 +105,10 @@ struct ledger {
     ino_t inode;
     char folder[LEDGER_PATH];
     char uuid[LEDGER_UUID];
-    int slot;               /* -1: none */
-    struct ledger_job *job; /* NULL: none */
-    uint32_t state;         /* LEDGER_MEMBER or LEDGER_VISITOR */
+    char dropped[LEDGER_NAME]; /* see ledger_dropped */
+    int slot;                  /* -1: none */
+    struct ledger_job *job;    /* NULL: none */
+    uint32_t state;            /* LEDGER_MEMBER or LEDGER_VISITOR */
     /* in the file, of our job, or of the card and our slot; for ledger_is_needed */
     const _Atomic uint64_t *waiting, *high;
     pthread_mutex_t queue; /* held by the thread that waits for memory: one per slot is in the queue */
@@ -185,6 +186,8 @@ bool ledger_alive(const struct ledger *ledger, int slot);
 /* Takes a free slot, or empties the one that this ledger has. Returns 0, -ENOSPC, -ETIMEDOUT, or -EBADF if
  * the program has closed the file. */
 int ledger_claim(struct ledger *ledger, uint32_t state);
+/* Copies text that another process may be writing; `size` bytes, terminated. */
+void ledger_copy_text(char *to, const char *from, size_t size);
 /* Returns true if the name has 1 to LEDGER_NAME - 1 characters. */
 bool ledger_is_job_name(const char *name);
 /* Finds the job; adds it if needed, unless the purpose is only to look. A process that joins may take the

@@ -132,17 +132,6 @@ void ledger_note_refusal(struct ledger *ledger, const struct ledger_refusal *ref
         atomic_fetch_add(&ledger->job->refused, 1);
 }
 
-/* Copies text that another process may be writing. */
-static void copy_text(char *to, const char *from, size_t size)
-{
-    memcpy(to, from, size - 1);
-    to[size - 1] = '\0';
-    for (char *c = to; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = '?'; /* no control sequences on a reader's terminal */
-    }
-}
-
 bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *entry)
 {
     if (number < 0 || number >= LEDGER_SLOTS)
@@ -165,13 +154,13 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     entry->lent = atomic_load(&slot->lent);
     entry->borrowed = atomic_load(&slot->borrowed);
     entry->started = slot->started;
-    copy_text(entry->command, slot->command, sizeof(entry->command));
+    ledger_copy_text(entry->command, slot->command, sizeof(entry->command));
     const struct ledger_job *job = ledger_job_of(ledger, slot);
     entry->job_max = LEDGER_UNLIMITED;
     entry->min = atomic_load(job ? &job->min : &slot->min);
     entry->high = atomic_load(job ? &job->high : &slot->high);
     if (job) {
-        copy_text(entry->job, job->name, sizeof(entry->job));
+        ledger_copy_text(entry->job, job->name, sizeof(entry->job));
         entry->job_max = atomic_load(&job->max);
         entry->job_used = atomic_load(&job->sum);
     }

@@ -28,6 +28,7 @@ static struct fake {
     uint64_t max, used, lease, other; /* of the job */
     bool shares, guarded;
     int admission;
+    const char *dropped; /* the job whose record the process took */
 } fake;
 
 static struct ledger {
@@ -189,6 +190,12 @@ uint64_t ledger_max(const struct ledger *ledger)
     return ledger->job ? fake.max : LEDGER_UNLIMITED;
 }
 
+const char *ledger_dropped(const struct ledger *ledger)
+{
+    (void)ledger;
+    return fake.dropped;
+}
+
 uint64_t ledger_used(const struct ledger *ledger)
 {
     (void)ledger;
@@ -256,8 +263,11 @@ void setUp(void)
                                            .cuCtxGetDevice = get_device,
                                            .cuCtxGetCurrent = get_context,
                                            .cuMemGetInfo_v2 = get_info};
-    fake = (struct fake){
-        .cards = DEVICE_MAX, .current = -1, .failure = CUDA_ERROR_INVALID_CONTEXT, .max = 1024 * MIB};
+    fake = (struct fake){.cards = DEVICE_MAX,
+                         .current = -1,
+                         .failure = CUDA_ERROR_INVALID_CONTEXT,
+                         .max = 1024 * MIB,
+                         .dropped = ""};
     options_init(&options);
     snprintf(options.ledger, sizeof(options.ledger), "folder");
     device_setup(&options);
@@ -384,6 +394,16 @@ static void test_a_job_without_a_ledger_has_its_max_for_each_process(void)
     options.group[0] = '\0';
     limited();
     TEST_ASSERT_EQUAL_STRING("", log_fake_errors); /* without a job there is nothing to share */
+}
+
+static void test_limits_that_this_process_has_dropped_for_a_job_to_come_are_named(void)
+{
+    set(OPTIONS_MAX, "512M");
+    set(OPTIONS_GROUP, "job");
+    fake.dropped = "nightly";
+    TEST_ASSERT_NOT_NULL(limited()->ledger);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "for the job 'nightly', which has no process yet"),
+                                 log_fake_errors);
 }
 
 static void test_the_job_binds_if_it_leaves_less_than_the_process_may_have(void)
@@ -659,6 +679,7 @@ int main(void)
     RUN_TEST(test_a_limit_is_of_the_process_or_of_its_job);
     RUN_TEST(test_a_process_with_a_min_or_a_high_is_counted_up_to_the_whole_card);
     RUN_TEST(test_a_job_without_a_ledger_has_its_max_for_each_process);
+    RUN_TEST(test_limits_that_this_process_has_dropped_for_a_job_to_come_are_named);
     RUN_TEST(test_the_job_binds_if_it_leaves_less_than_the_process_may_have);
     RUN_TEST(test_a_card_that_cannot_be_named_is_asked_again_and_then_refused);
     RUN_TEST(test_the_current_card_is_asked_for_twice);

@@ -426,12 +426,16 @@ static void test_a_limit_that_waits_for_its_job_gives_way_to_a_process_only(void
 
     fill_jobs(visitor);
     TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_set_max(visitor, "another", 5));
-    TEST_ASSERT_EQUAL_UINT64(100 + LEDGER_JOBS - 1, ledger_max(test_join("job 127", 7)));
+    struct ledger *joined = test_join("job 127", 7);
+    TEST_ASSERT_EQUAL_UINT64(100 + LEDGER_JOBS - 1, ledger_max(joined));
+    TEST_ASSERT_EQUAL_STRING("", ledger_dropped(joined));
     TEST_ASSERT_EQUAL_INT(0,
                           ledger_set_max(visitor, "job 5", LEDGER_UNLIMITED)); /* no limit needs no place */
     TEST_ASSERT_EQUAL_INT(0, ledger_set_max(visitor, "another", 5));
     TEST_ASSERT_EQUAL_INT(-ENOSPC, ledger_set_max(visitor, "one more", 6));
-    TEST_ASSERT_EQUAL_UINT64(6, ledger_max(test_join("one more", 6)));
+    joined = test_join("one more", 6);
+    TEST_ASSERT_EQUAL_UINT64(6, ledger_max(joined));
+    TEST_ASSERT_EQUAL_STRING("job 0", ledger_dropped(joined));
 }
 
 /* ---- the lock word ---- */
