@@ -48,9 +48,10 @@ enum options_source { OPTIONS_DEFAULT, OPTIONS_ADMIN, OPTIONS_USER, OPTIONS_ENVI
       "Whether a free waits for the device's work, as cudaFree does (strict), or returns at once "           \
       "(deferred). In both modes memory is reused only after the work that uses it.")                        \
     X(SLACK, "slack", "GPUCAP_SLACK", "2%", "a percentage such as 2%",                                       \
-      "How much more than the recent peak of its live blocks a pool may hold before it moves free chunks "   \
-      "or waits for work instead of growing. With 16 GiB of room or more it is at least 8%, and more while " \
-      "moving chunks would cost too much.")                                                                  \
+      "How much more a pool may hold than its live blocks recently took at their peak. At that size it "     \
+      "moves free chunks together or waits for work, and grows only if that is not enough. With 16 GiB or "  \
+      "more left to allocate the share is at least 8%, and the pool also grows if moving chunks would take " \
+      "too much time.")                                                                                      \
     X(DECAY, "decay", "GPUCAP_DECAY", "5", "seconds such as 5 or 0.5, 0 for at once, or off",                \
       "How long free memory stays in the pool before it goes back to the driver.")                           \
     X(EARLY, "early", "GPUCAP_EARLY", "90%", "a percentage such as 90%",                                     \
