@@ -29,9 +29,28 @@ static struct spawn_env *healthy_env(void)
     return env;
 }
 
+/* Joins wrapped lines. None is longer than 80 columns, unless it is a single word behind topic and kind. */
+static void unwrap(char *text)
+{
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        TEST_ASSERT_TRUE_MESSAGE(strlen(line) <= 80 || strrchr(line, ' ') < line + 20, line);
+        *end = '\n';
+    }
+    for (char *more; (more = strstr(text, "\n           "));)
+        memmove(more, more + 11, strlen(more + 11) + 1);
+}
+
+static struct spawn_result doctor(struct spawn_env *env, const char *sim)
+{
+    struct spawn_result result = CLI_RUN(env, "doctor", sim);
+    unwrap(result.out);
+    return result;
+}
+
 static struct spawn_result examine(struct spawn_env *env)
 {
-    struct spawn_result result = CLI_RUN(env, "doctor", "--sim=2x16G");
+    struct spawn_result result = doctor(env, "--sim=2x16G");
     TEST_ASSERT_EQUAL_STRING("", result.err);
     return result;
 }
@@ -111,7 +130,7 @@ static void test_preloaded_rival_is_a_problem_and_names_the_symbols(void)
     struct spawn_env *env = healthy_env();
     cli_copy(spawn_build_path("tests/integration/libcli_rival.so"), cli_path("rival.so"), 0600);
     spawn_env_set(env, "LD_PRELOAD", cli_path("rival.so"));
-    struct spawn_result result = CLI_RUN(env, "doctor", "--sim");
+    struct spawn_result result = doctor(env, "--sim");
     cli_expect_status(1, &result);
     cli_expect_out("rival.so (from LD_PRELOAD) defines 1 names that gpucap hooks: cuMemAlloc_v2", &result);
     spawn_result_free(&result);
@@ -131,7 +150,7 @@ static void test_driver_that_cannot_be_loaded_is_a_problem(void)
     struct spawn_env *env = healthy_env();
     cli_write(cli_path("libcuda.so.1"), "not a driver", 12, 0700);
     spawn_env_set(env, "LD_LIBRARY_PATH", cli_folder());
-    struct spawn_result result = CLI_RUN(env, "doctor");
+    struct spawn_result result = doctor(env, NULL);
     cli_expect_status(1, &result);
     cli_expect_out("driver     PROBLEM: ", &result);
     cli_expect_out("libcuda.so.1", &result);
@@ -236,6 +255,7 @@ static void test_ledger_folder_without_room_is_a_problem(void)
                          "mount -t tmpfs -o size=64k,mode=700 none \"$0\" || exit 77; exec \"$@\"",
                          members_folder(), spawn_build_path("gpucap"), "doctor", "--sim=1x2G", NULL},
         NULL);
+    unwrap(result.out);
     const bool allowed = strstr(result.out, "result ") != NULL;
     if (allowed)
         cli_expect_out(" has no room for a card's ledger (512 KiB)", &result);

@@ -7,6 +7,7 @@
 #include "tools/gpucap/doctor.h"
 #include "tools/gpucap/elfscan.h"
 #include "interpose/settings/options.h"
+#include "tools/gpucap/lines.h"
 #include "tools/gpucap/place.h"
 #include "tools/gpucap/preload.h"
 #include "tools/gpucap/probe.h"
@@ -26,15 +27,25 @@
 #define MPS_DEFAULT_FOLDER "/tmp/nvidia-mps" /* when CUDA_MPS_PIPE_DIRECTORY is unset */
 #define NAMES_MAX          128               /* of memory symbols in one driver; it has about 40 */
 #define NAME_BYTES         64
-#define WIDTH              80
+#define TOPIC_COLUMNS      11
+
+/* Prints "topic      text", wrapped. */
+static void print(const char *topic, const char *kind, const char *format, va_list args)
+{
+    char *text = NULL;
+    const int column = printf("%-*s %s", TOPIC_COLUMNS - 1, topic, kind);
+
+    if (vasprintf(&text, format, args) < 0)
+        text = NULL;
+    lines_text(column, TOPIC_COLUMNS, text ? text : format);
+    free(text);
+}
 
 void doctor_line(const char *topic, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    printf("%-10s ", topic);
-    vprintf(format, args);
-    putchar('\n');
+    print(topic, "", format, args);
     va_end(args);
 }
 
@@ -42,9 +53,7 @@ void doctor_problem(struct doctor_report *report, const char *topic, const char 
 {
     va_list args;
     va_start(args, format);
-    printf("%-10s PROBLEM: ", topic);
-    vprintf(format, args);
-    putchar('\n');
+    print(topic, "PROBLEM: ", format, args);
     va_end(args);
     report->problems++;
 }
@@ -53,9 +62,7 @@ void doctor_warning(struct doctor_report *report, const char *topic, const char 
 {
     va_list args;
     va_start(args, format);
-    printf("%-10s WARNING: ", topic);
-    vprintf(format, args);
-    putchar('\n');
+    print(topic, "WARNING: ", format, args);
     va_end(args);
     report->warnings++;
 }
@@ -355,7 +362,7 @@ static void list_kind(const struct names *names, enum symbols_kind kind, const c
 
         if (name->kind != kind)
             continue;
-        if (column && column + 1 + (int)strlen(name->text) > WIDTH) {
+        if (column && column + 1 + (int)strlen(name->text) > LINES_WIDTH) {
             putchar('\n');
             column = 0;
         }
