@@ -22,7 +22,8 @@
 /* Sets up a simulated machine of this test. Call before the first driver call. */
 void sim_machine(const char *cards);
 
-/* Begin a test with a current primary context on device 0; end it and check for leaks. */
+/* Begin a test with a current primary context on device 0; end it and check for leaks. If the test has
+ * failed, the program ends. */
 void sim_begin(void);
 void sim_end(void);
 
