@@ -69,6 +69,16 @@ CUgreenCtx prog_green(void)
     return made;
 }
 
+CUmemoryPool prog_pool(int card)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = card}};
+    CUmemoryPool pool;
+
+    MUST(0, cuMemPoolCreate(&pool, &properties));
+    return pool;
+}
+
 void prog_fill(CUdeviceptr block, unsigned char byte, size_t bytes)
 {
     MUST(0, cuMemsetD8(block, byte, bytes));

@@ -33,6 +33,9 @@ CUcontext prog_context(int card);
 /* A green context with 16 multiprocessors of the first card. */
 CUgreenCtx prog_green(void);
 
+/* A new pool of the driver's on a card. */
+CUmemoryPool prog_pool(int card);
+
 void prog_fill(CUdeviceptr block, unsigned char byte, size_t bytes);
 /* Returns the number of bytes that differ. */
 long prog_wrong(CUdeviceptr block, unsigned char byte, size_t bytes);

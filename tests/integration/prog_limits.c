@@ -240,14 +240,9 @@ static void without_context(void)
 /* A pool of the second card, on a stream of the first. */
 static void pool_elsewhere(void)
 {
-    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
-    CUmemoryPool pool;
-
     prog_context(1);
     begin(0);
-    MUST(0, cuMemPoolCreate(&pool, &props));
-    take_all(1, pool);
+    take_all(1, prog_pool(1));
     within(0);
 }
 

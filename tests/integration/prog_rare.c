@@ -509,13 +509,12 @@ static void host_pool(void)
 
 static void many_pools(void)
 {
-    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = both.location};
     CUmemoryPool pools[100];
     CUdeviceptr piece;
 
     begin();
     for (int i = 0; i < 100; i++) {
-        MUST(0, cuMemPoolCreate(&pools[i], &props));
+        pools[i] = prog_pool(0);
         MUST(0, cuMemAllocFromPoolAsync(&piece, MIB, pools[i], first));
         MUST(0, cuMemFreeAsync(piece, first));
         MUST(0, cuStreamSynchronize(first));
@@ -611,14 +610,11 @@ static void neighbour_without_a_context(void)
  * divides by zero where a new pool is asked after all blocks of destroyed ones were freed. */
 static size_t take_from_destroyed_pools(CUdeviceptr *blocks)
 {
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUresult result = CUDA_SUCCESS;
     size_t count = 0, room, total;
-    CUmemoryPool pool;
 
     while (count < UNITS && result == CUDA_SUCCESS) {
-        MUST(0, cuMemPoolCreate(&pool, &properties));
+        CUmemoryPool pool = prog_pool(0);
         result = cuMemAllocFromPoolAsync(&blocks[count], PIECE, pool, first);
         count += result == CUDA_SUCCESS;
         MUST(0, cuMemPoolDestroy(pool));
@@ -668,14 +664,10 @@ static void pools_destroyed_before_a_context_ends(void)
 /* The memory of a pool with frees that no stream has reached yet goes back by itself. */
 static void pools_destroyed_behind_frees(void)
 {
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    CUmemoryPool pool;
-
     begin();
     const size_t room = told_free();
     for (int i = 0; i < ROUNDS; i++) {
-        MUST(0, cuMemPoolCreate(&pool, &properties));
+        CUmemoryPool pool = prog_pool(0);
         MUST(0, cuMemAllocFromPoolAsync(&block, PIECE, pool, first));
         MUST(0, cuMemsetD8Async(block, i, PIECE, first));
         MUST(0, cuMemFreeAsync(block, first));
@@ -713,14 +705,11 @@ static void kept_and_freed_at_once(void)
 /* The pool counts what cuMemFree has given it as used, also when it is destroyed. */
 static void freed_at_once_before_their_pool_ends(void)
 {
-    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    CUmemoryPool pool;
     CUdeviceptr small;
 
     begin();
     const size_t room = told_free();
-    MUST(0, cuMemPoolCreate(&pool, &properties));
+    CUmemoryPool pool = prog_pool(0);
     MUST(0, cuMemAllocFromPoolAsync(&small, MIB, pool, first));
     MUST(0, cuMemAllocFromPoolAsync(&block, UNIT, pool, first));
     MUST(0, cuStreamSynchronize(first));

@@ -176,14 +176,11 @@ static void graph_trim(void)
 
 static void pool_destroyed(void)
 {
-    const CUmemPoolProps here = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     cuuint64_t keep = UINT64_MAX;
-    CUmemoryPool pool;
     CUdeviceptr block;
 
     prog_context(0);
-    MUST(0, cuMemPoolCreate(&pool, &here));
+    CUmemoryPool pool = prog_pool(0);
     MUST(0, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
     MUST(0, cuMemAllocFromPoolAsync(&block, BLOCK, pool, NULL));
     MUST(0, cuMemFreeAsync(block, NULL));
