@@ -126,11 +126,12 @@ static CUresult record(struct fence *fence, struct fence_event *event)
     if (result != CUDA_SUCCESS)
         return result;
     const uint64_t epoch = fence_wait_begin(fence);
-    event->mark = streams_mark();
+    const struct streams_mark mark = streams_mark();
     result = driver.cuCtxRecordEvent(fence->context, event->event);
     if (result == CUDA_SUCCESS) {
         fence->waiting += event->epoch == 0;
         event->epoch = fence->closed = epoch;
+        event->mark = mark; /* otherwise the event may still stand for an earlier epoch, and less work */
     } else {
         atomic_store(&fence->used, true); /* the next event will cover this epoch too */
     }

@@ -509,6 +509,30 @@ static void test_a_mark_beside_a_submission_settles_nothing(void)
     close_fence();
 }
 
+/* All events are in use, so a join records the newest one again. If the driver refuses, that event still
+ * stands for the work before, and another stream's work after it is not done with it. */
+static void test_an_event_that_could_not_be_recorded_again_covers_no_more_work(void)
+{
+    open_fence();
+    for (int i = 0; i < FENCE_EVENTS; i++) {
+        work(0, STREAM_A);
+        CHECK(fence_epoch(&fence));
+        fence_poll(&fence);
+    }
+    work(1, STREAM_B);
+    CHECK(fence_epoch(&fence));
+    fake_fail(1U << FAKE_RECORD, 1, 0);
+    CHECK(!fence_join(&fence) && fake_failed() == 1);
+    while (fake_progress(0))
+        ;
+    fence_poll(&fence);
+    CHECK(fake_backlog(1) == 1 && !streams_in_order());
+    CHECK(fake_progress(1));
+    fence_poll(&fence);
+    CHECK(streams_in_order());
+    close_fence();
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -535,5 +559,6 @@ int main(void)
     RUN_APART(test_a_third_stream_does_not_overtake_the_wait_of_the_second);
     RUN_APART(test_of_two_threads_that_come_second_one_orders_the_streams);
     RUN_APART(test_a_mark_beside_a_submission_settles_nothing);
+    RUN_APART(test_an_event_that_could_not_be_recorded_again_covers_no_more_work);
     return UNITY_END();
 }
