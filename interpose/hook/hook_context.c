@@ -56,25 +56,36 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
     return MAKING(driver.cuCtxCreate_v4(context, parameters, flags, ordinal), take_back(context), ordinal);
 }
 
-static CUresult ended(CUresult result, CUcontext context)
+/* Until end_told: if the thread were cancelled in the driver's call, which waits for work, the context would
+ * count as ending for ever. */
+static void end_begin(CUcontext context)
 {
-    if (result == CUDA_SUCCESS)
+    lock_disable_cancel();
+    route_context_end_begin(context);
+}
+
+static CUresult end_told(CUresult result, CUcontext context, bool is_over)
+{
+    if (is_over)
         route_context_end(context);
     else
         route_context_end_abort(context);
+    lock_restore_cancel();
     return result;
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
-    route_context_end_begin(context);
-    return ended(driver.cuCtxDestroy(context), context);
+    end_begin(context);
+    const CUresult result = driver.cuCtxDestroy(context);
+    return end_told(result, context, result == CUDA_SUCCESS);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    route_context_end_begin(context);
-    return ended(driver.cuCtxDestroy_v2(context), context);
+    end_begin(context);
+    const CUresult result = driver.cuCtxDestroy_v2(context);
+    return end_told(result, context, result == CUDA_SUCCESS);
 }
 
 #define WAITING(context, call)                                                                               \
@@ -110,13 +121,9 @@ static bool is_gone(CUcontext context)
 
 CUresult cuCtxDetach(CUcontext context)
 {
-    route_context_end_begin(context);
+    end_begin(context);
     const CUresult result = driver.cuCtxDetach(context);
-    if (result == CUDA_SUCCESS && route_active() && is_gone(context))
-        route_context_end(context);
-    else
-        route_context_end_abort(context);
-    return result;
+    return end_told(result, context, result == CUDA_SUCCESS && route_active() && is_gone(context));
 }
 
 static bool primary_is_active(CUdevice ordinal)

@@ -1,5 +1,6 @@
 /* Hooks on memory: route_enter, the driver's own call, route_leave. They decide nothing. */
 #include "interpose/account/drivers_pools.h"
+#include "interpose/base/lock.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/seen.h"
 #include "interpose/pool/capture.h"
@@ -174,19 +175,25 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAlloc
     return seen_pool(driver.cuMemGetMemPool(pool, location, type), pool, location, type);
 }
 
+/* A thread that is cancelled in the driver's call must tell the change after it as well: another thread may
+ * just have been told the pool before it. */
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 {
+    lock_disable_cancel();
     drivers_pools_current_changes();
     const CUresult result = driver.cuDeviceSetMemPool(device, pool);
     drivers_pools_current_changes();
+    lock_restore_cancel();
     return result;
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
+    lock_disable_cancel();
     drivers_pools_current_changes();
     const CUresult result = driver.cuMemSetMemPool(location, type, pool);
     drivers_pools_current_changes();
+    lock_restore_cancel();
     return result;
 }
 

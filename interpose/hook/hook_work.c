@@ -1,4 +1,5 @@
 /* Hooks on work: each reports the stream that it uses, and calls the driver. */
+#include "interpose/base/lock.h"
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/memops.h"
 #include "interpose/hook/submit.h"
@@ -35,16 +36,19 @@ static uintptr_t every_stream(void)
 #undef SYNC_WORK
 #undef WORK
 
-/* Announces a capture before the driver's call, so that no context event of ours falls in between. */
+/* Announces a capture before the driver's call, so that no context event of ours falls in between. If the
+ * thread were cancelled in the call, a capture would count as open for ever. */
 #define BEGIN_CAPTURE(stream, call)                                                                          \
     ({                                                                                                       \
         const uintptr_t key_ = NAMED(streams_key)(stream);                                                   \
         CUcontext context_ = NULL;                                                                           \
+        lock_disable_cancel();                                                                               \
         driver.NAMED(cuStreamGetCtx)(stream, &context_);                                                     \
         capture_begin(key_, streams_thread_key(), context_);                                                 \
         CUresult result_ = STREAMS_SUBMIT(key_, call);                                                       \
         if (result_ != CUDA_SUCCESS)                                                                         \
             capture_end(key_, streams_thread_key());                                                         \
+        lock_restore_cancel();                                                                               \
         result_;                                                                                             \
     })
 
@@ -59,12 +63,14 @@ static uintptr_t every_stream(void)
 #define DESTROY(stream, call)                                                                                \
     ({                                                                                                       \
         CUstreamCaptureStatus status_ = CU_STREAM_CAPTURE_STATUS_NONE;                                       \
+        lock_disable_cancel();                                                                               \
         streams_end(stream);                                                                                 \
         if (capture_any())                                                                                   \
             driver.cuStreamIsCapturing(stream, &status_);                                                    \
         CUresult result_ = (call);                                                                           \
         if (result_ == CUDA_SUCCESS && status_ != CU_STREAM_CAPTURE_STATUS_NONE)                             \
             capture_end(streams_key(stream), streams_thread_key());                                          \
+        lock_restore_cancel();                                                                               \
         result_;                                                                                             \
     })
 

@@ -1,6 +1,7 @@
 /* context_fake: see context_fake.h. */
 #include "context_fake.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <unity.h>
 
@@ -215,9 +216,20 @@ static CUresult CUDAAPI ctx_create_v4(CUcontext *context, CUctxCreateParams *par
     return ctx_create(context, flags, ordinal);
 }
 
+/* A thread that is cancelled here would leave a context ending. */
+static bool can_be_cancelled(void)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_setcancelstate(state, NULL);
+    return state == PTHREAD_CANCEL_ENABLE;
+}
+
 static CUresult CUDAAPI ctx_destroy(CUcontext context)
 {
     (void)context;
+    got.wrong += got.end_begins && can_be_cancelled();
     if (got.made)
         got.undone++;
     return call();
@@ -226,6 +238,7 @@ static CUresult CUDAAPI ctx_destroy(CUcontext context)
 static CUresult CUDAAPI ctx_detach(CUcontext context)
 {
     (void)context;
+    got.wrong += can_be_cancelled();
     return call();
 }
 

@@ -1,6 +1,7 @@
 /* hooks_fake: see hooks_fake.h. */
 #include "hooks_fake.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <unity.h>
 
@@ -304,15 +305,27 @@ static CUresult CUDAAPI pool_get(CUmemoryPool *pool, CUmemLocation *location, CU
     return give((CUdeviceptr *)pool);
 }
 
+/* A thread that is cancelled here could not tell the change after the call. */
+static void cannot_be_cancelled(void)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_setcancelstate(state, NULL);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, state);
+}
+
 static CUresult CUDAAPI pool_set(CUdevice ordinal, CUmemoryPool pool)
 {
     (void)ordinal;
+    cannot_be_cancelled();
     return mem_free((uintptr_t)pool);
 }
 
 static CUresult CUDAAPI pool_set_at(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
     (void)location, (void)type;
+    cannot_be_cancelled();
     return mem_free((uintptr_t)pool);
 }
 

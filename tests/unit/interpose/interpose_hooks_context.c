@@ -7,6 +7,7 @@
 
 #include "context_fake.h"
 #include "interpose/account/known_kernels.h"
+#include "interpose/base/lock.h"
 #include "interpose/hook/growth.h"
 
 void setUp(void)
@@ -95,6 +96,7 @@ static void test_the_end_of_a_context_is_told_only_if_the_driver_ends_it(void)
     TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuCtxDetach(FIRST));
     TEST_ASSERT_EQUAL_INT(1, got.ended);
     TEST_ASSERT_EQUAL_INT(0, got.end_aborts);
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, lock_depth, "the thread can be cancelled again");
 }
 
 static void test_a_wait_of_the_program_is_told_with_its_result(void)

@@ -1,5 +1,6 @@
 /* The hooks on work, captures, figures and start, over a fake driver. The rest of the library is the test's
  * own. */
+#include <pthread.h>
 #include <string.h>
 #include <unity.h>
 
@@ -277,9 +278,20 @@ static CUresult synchronize(CUstream stream)
     return CUDA_ERROR_LAUNCH_FAILED;
 }
 
+/* A thread that is cancelled here would leave a capture open. */
+static void cannot_be_cancelled(void)
+{
+    int state;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    pthread_setcancelstate(state, NULL);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, state);
+}
+
 static CUresult begin_capture(CUstream stream, CUstreamCaptureMode how)
 {
     (void)stream, (void)how;
+    cannot_be_cancelled();
     happen('c');
     return fake.result;
 }
@@ -287,6 +299,7 @@ static CUresult begin_capture(CUstream stream, CUstreamCaptureMode how)
 static CUresult end_capture(CUstream stream, CUgraph *graph)
 {
     (void)stream, (void)graph;
+    cannot_be_cancelled();
     happen('c');
     fake.status = fake.status_after;
     return fake.result;

@@ -69,11 +69,12 @@ interpose_unit(interpose_hooks_nvtx MODULES hook/hook_nvtx.c)
 interpose_unit(interpose_capture MODULES pool/capture.c base/lock.c base/process.c FAKES driver)
 interpose_unit(interpose_vmm MODULES pool/vmm.c route_fill.c FAKES driver)
 interpose_unit(interpose_pools MODULES pool/pools.c base/lock.c base/process.c settings/size.c FAKES driver events log)
-interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c FAKES driver events hooks)
+interpose_unit(interpose_hooks_memory MODULES hook/hook_memory.c hook/hook_array.c base/lock.c base/process.c
+  FAKES driver events hooks)
 interpose_unit(interpose_hooks_map MODULES hook/hook_map.c FAKES driver)
 interpose_unit(interpose_hooks_pointer MODULES hook/hook_pointer.c hook/hook_ipc.c hook/pointer.c FAKES driver events)
 interpose_unit(interpose_hooks_work MODULES hook/hook_work.c hook/memops.c hook/hook_info.c hook/hook_find.c hook/seen.c
-  FAKES driver events)
+  base/lock.c base/process.c FAKES driver events)
 interpose_unit(interpose_hooks_context MODULES hook/hook_context.c hook/hook_growth.c account/known_kernels.c base/lock.c base/process.c
   FAKES driver context)
 interpose_unit(interpose_api_calls MODULES hook/api.c)
