@@ -118,7 +118,13 @@ static void give_drivers_own(struct device *device, uint64_t *held)
     *held = now;
 }
 
-/* While a process waits, looks again after growing pauses, until a question comes or the pause exceeds
+/* Returns true if another process waits for memory, or the job is above its `high`. */
+static bool is_wanted(const struct device *device)
+{
+    return ledger_is_waited_for(device->ledger) || ledger_above_high(device->ledger);
+}
+
+/* While memory is wanted, looks again after growing pauses, until a question comes or the pause exceeds
  * SOON_MS: a stream may execute a free long after the call, and lend_freed_somewhere does not report every
  * free. */
 static void give_what_is_freed_soon(struct device *device)
@@ -127,7 +133,7 @@ static void give_what_is_freed_soon(struct device *device)
     bool more = true;
 
     for (unsigned ms = 1; more && ms <= SOON_MS; ms *= 2) {
-        more = !ledger_nap(device->ledger, ms) && ledger_is_waited_for(device->ledger);
+        more = !ledger_nap(device->ledger, ms) && is_wanted(device);
         atomic_fetch_add(&working, 1);
         more = more && !atomic_load(&stopping) && atomic_load(&may_lend[device->ordinal]);
         if (more)
@@ -145,11 +151,15 @@ static void check_ledger(const struct device *device)
                                                      : "do not share it with this one");
 }
 
-/* Sleeps until there is a question. Returns false at the end of the process. */
+/* Sleeps until there is a question. Returns false at the end of the process. Processes that wait remind this
+ * one of what a stream frees late; of the job's `high` nobody does. */
 static bool hear(struct device *device, uint64_t *bytes)
 {
-    while (!ledger_nap(device->ledger, CHECK_MS))
+    while (!ledger_nap(device->ledger, CHECK_MS)) {
         check_ledger(device);
+        if (ledger_above_high(device->ledger))
+            give_what_is_freed_soon(device);
+    }
     return ledger_listen(device->ledger, bytes);
 }
 
@@ -169,7 +179,7 @@ static void *serve(void *argument)
             recorded_serve(folder);
         atomic_fetch_sub(&working, 1);
         ledger_answer(device->ledger);
-        if (__builtin_expect(ledger_is_waited_for(device->ledger), 0))
+        if (__builtin_expect(is_wanted(device), 0))
             give_what_is_freed_soon(device);
     }
     return NULL;

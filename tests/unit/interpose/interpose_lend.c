@@ -396,6 +396,23 @@ static void test_a_free_of_a_job_above_its_high_gives_back_what_is_above(void)
         usleep(1000);
 }
 
+/* A stream executes a free after the call, soon or much later, and no process waits and reminds this one. */
+static void test_what_a_stream_frees_late_goes_back_while_the_job_is_above_its_high(void)
+{
+    hold(30 * PAGE, 0, 0);
+    lend_start(&card);
+    atomic_store(&card.ledger->job->high, CONTEXT + 25 * PAGE);
+    const uint32_t before = questions(card.ledger);
+    lend_freed_somewhere();
+    TEST_ASSERT_NOT_EQUAL(before, questions(card.ledger));
+    for (int i = 0; i < 2; i++) {
+        usleep(i ? 300000 : 5000);
+        atomic_store(&drivers_idle, (2 + 6 * (unsigned)i) * PAGE);
+        while (atomic_load(&drivers_idle)) /* until the thread has given that back */
+            usleep(1000);
+    }
+}
+
 /* ---- the borrower ---- */
 
 static struct loan loan_of(uint64_t need)
@@ -745,6 +762,7 @@ int main(void)
     RUN_TEST(test_without_a_context_a_free_lowers_the_lease);
     RUN_TEST(test_a_free_is_told_only_if_another_waits);
     RUN_TEST(test_a_free_of_a_job_above_its_high_gives_back_what_is_above);
+    RUN_TEST(test_what_a_stream_frees_late_goes_back_while_the_job_is_above_its_high);
     RUN_TEST(test_what_can_never_fit_is_asked_of_nobody);
     RUN_TEST(test_what_is_missing_is_asked_of_the_neighbour);
     RUN_TEST(test_a_recording_says_who_lent_how_much_for_a_request);
