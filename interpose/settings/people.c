@@ -1,14 +1,11 @@
 /* people: see people.h. */
 #include "interpose/settings/people.h"
 
-#include <grp.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LINE_BYTES 16384 /* of /etc/group: a group may have many members */
 #define GROUPS_MAX 1024
 
 /* Returns true and writes the number if the text is one. */
@@ -22,33 +19,24 @@ static bool read_number(const char *text, unsigned *number)
     return *end == '\0';
 }
 
-static bool find_user(const char *name, unsigned *uid)
+/* Finds a name in a file of lines "name:password:number:...", which may be of any length: a group may have
+ * thousands of members, and the library's own reader stops at a line that is too long for it. */
+static bool find(const char *path, const char *name, unsigned *number)
 {
-    FILE *file = fopen("/etc/passwd", "re");
-    char line[LINE_BYTES];
-    struct passwd entry, *found = NULL;
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t room = 0;
     bool is_there = false;
 
-    while (file && !is_there && fgetpwent_r(file, &entry, line, sizeof(line), &found) == 0) {
-        is_there = !strcmp(entry.pw_name, name);
-        *uid = entry.pw_uid;
-    }
-    if (file)
-        fclose(file);
-    return is_there;
-}
+    while (file && !is_there && getline(&line, &room, file) >= 0) {
+        char *rest = line;
+        const char *found = strsep(&rest, ":\n");
 
-static bool find_group(const char *name, unsigned *gid)
-{
-    FILE *file = fopen("/etc/group", "re");
-    char line[LINE_BYTES];
-    struct group entry, *found = NULL;
-    bool is_there = false;
-
-    while (file && !is_there && fgetgrent_r(file, &entry, line, sizeof(line), &found) == 0) {
-        is_there = !strcmp(entry.gr_name, name);
-        *gid = entry.gr_gid;
+        strsep(&rest, ":\n");
+        const char *text = strsep(&rest, ":\n");
+        is_there = text && !strcmp(found, name) && read_number(text, number);
     }
+    free(line);
     if (file)
         fclose(file);
     return is_there;
@@ -58,7 +46,7 @@ bool people_is_user(const char *name)
 {
     unsigned uid;
 
-    return (read_number(name, &uid) || find_user(name, &uid)) && uid == getuid();
+    return (read_number(name, &uid) || find("/etc/passwd", name, &uid)) && uid == getuid();
 }
 
 bool people_is_in_group(const char *name)
@@ -66,7 +54,7 @@ bool people_is_in_group(const char *name)
     gid_t groups[GROUPS_MAX];
     unsigned gid;
 
-    if (!read_number(name, &gid) && !find_group(name, &gid))
+    if (!read_number(name, &gid) && !find("/etc/group", name, &gid))
         return false;
     const int count = getgroups(GROUPS_MAX, groups);
     for (int i = 0; i < count; i++) {

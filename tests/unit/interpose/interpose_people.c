@@ -12,7 +12,8 @@ static struct fake {
     gid_t gid, egid, groups[3];
     int group_count;
     bool no_files;
-    int open; /* files */
+    const char *before; /* stands before the groups */
+    int open;           /* files */
 } fake;
 
 static char passwd[] = "root:x:0:0:root:/root:/bin/sh\n"
@@ -33,7 +34,9 @@ FILE *__wrap_fopen(const char *path, const char *how)
         return fmemopen(passwd, strlen(passwd), "r");
     TEST_ASSERT_EQUAL_STRING("/etc/group", path);
     (void)how;
-    return fmemopen(group, strlen(group), "r");
+    static char all[50000];
+    snprintf(all, sizeof(all), "%s%s", fake.before ? fake.before : "", group);
+    return fmemopen(all, strlen(all), "r");
 }
 
 int __real_fclose(FILE *file);
@@ -121,6 +124,30 @@ static void test_a_group_may_be_any_of_the_processs(void)
     TEST_ASSERT_TRUE(people_is_in_group("107"));
 }
 
+static void test_a_group_with_thousands_of_members_hides_no_other(void)
+{
+    static char large[40000] = "large:x:300:ada";
+
+    while (strlen(large) < sizeof(large) - 10)
+        strcat(large, ",someone");
+    strcat(large, "\n");
+    fake.before = large;
+    fake.gid = 44;
+    TEST_ASSERT_TRUE(people_is_in_group("video"));
+    fake.gid = 300;
+    TEST_ASSERT_TRUE(people_is_in_group("large"));
+    TEST_ASSERT_FALSE(people_is_in_group("video"));
+}
+
+static void test_a_line_without_a_number_names_nobody(void)
+{
+    fake.before = "\n+\nada\n+:::\nopen:x:7\n";
+    fake.gid = 7;
+    TEST_ASSERT_FALSE(people_is_in_group("+"));
+    TEST_ASSERT_FALSE(people_is_in_group("ada"));
+    TEST_ASSERT_TRUE(people_is_in_group("open"));
+}
+
 static void test_without_the_files_numbers_still_count(void)
 {
     fake.no_files = true;
@@ -135,6 +162,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_user_is_known_by_name_and_by_number);
     RUN_TEST(test_a_group_may_be_any_of_the_processs);
+    RUN_TEST(test_a_group_with_thousands_of_members_hides_no_other);
+    RUN_TEST(test_a_line_without_a_number_names_nobody);
     RUN_TEST(test_without_the_files_numbers_still_count);
     return UNITY_END();
 }
