@@ -13,7 +13,7 @@ WORKLOAD_EACH=${GPUCAP_CHECK_WORKLOAD_EACH:-1}     # processes of each kind, if 
 RECORD_TURNS=${GPUCAP_CHECK_RECORD_TURNS:-60}
 RECORD_NAMES=${GPUCAP_CHECK_RECORD_NAMES:-resnet50_var gpt_varlen two_models segment_varres speech_varlen}
 WORKLOAD_NAMES=${GPUCAP_CHECK_WORKLOADS:-resnet50_var gpt_varlen two_models segment_varres speech_varlen}
-FOUR_AS_LONG=GPUCAP_DECAY=20 # four programs in turns: five seconds of each
+AS_LONG=GPUCAP_DECAY=$((5 * 4 * WORKLOAD_EACH)) # four programs in turns: five seconds of each
 
 # turns OPTIONS PROGRAM VARIANT...: overhead_turns.py, its lines also in turns.log.
 turns() {
@@ -96,7 +96,7 @@ check_workloads() {
         has_python "$([ "$program" = gpt_varlen ] && echo transformers || echo torchvision)" || continue
         turns "--each=$WORKLOAD_EACH --turns=$WORKLOAD_TURNS --steps=1 --warm=15" "$program" cache "wrapped,LD_PRELOAD=$LIBRARY" \
             expandable,PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
-            "pooled,PYTORCH_NO_CUDA_MEMORY_CACHING=1,LD_PRELOAD=$LIBRARY,GPUCAP_FREE=deferred,GPUCAP_LOG=info,$FOUR_AS_LONG"
+            "pooled,PYTORCH_NO_CUDA_MEMORY_CACHING=1,LD_PRELOAD=$LIBRARY,GPUCAP_FREE=deferred,GPUCAP_LOG=info,$AS_LONG"
         line="$line$program wrapped $(ratio_of "$program" wrapped)"
         line="$line, pooled $(ratio_of "$program" pooled), all steps $(turns_of "$program" pooled total)x (quiet $(turns_of "$program" pooled quiet)x)"
         line="$line, held $(mib "$(turns_of "$program" pooled held)") of $(mib "$(turns_of "$program" expandable held)") ($(mib "$(turns_of "$program" cache held)")); "
