@@ -98,6 +98,10 @@ const char *scenario_steps(const struct scenario *scenario)
                                         : "--steps=60";
     case 'c': /* preparing a step's pictures takes 0.2 s on the 16 cores of an H200's host */
         return scenario->card.simulated ? few ? "--steps=8" : "--steps=20" : few ? "--steps=6" : "--steps=40";
+    case 'd':
+        return scenario->card.simulated ? few ? "--steps=6" : "--steps=20"
+               : few                    ? "--steps=20"
+                                        : "--steps=60";
     case 'g':
         return scenario->card.simulated ? few ? "--steps=8" : "--steps=40" : few ? "--steps=6" : "--steps=40";
     case 'f':
@@ -114,6 +118,6 @@ const char *scenario_steps(const struct scenario *scenario)
 const char *scenario_few_steps(const struct scenario *scenario)
 {
     if (scenario->result->letter == 'd' && !scenario->tiny) /* one that varies needs some to fragment */
-        return scenario->quick ? "--steps=8" : "--steps=20";
+        return scenario->quick ? scenario->card.simulated ? "--steps=6" : "--steps=8" : "--steps=20";
     return "--steps=3";
 }
