@@ -152,7 +152,7 @@ static void check_ledger(const struct device *device)
 }
 
 /* Sleeps until there is a question. Returns false at the end of the process. Processes that wait remind this
- * one of what a stream frees late; of the job's `high` nobody does. */
+ * one of what a stream frees late. No process reminds it of the job's `high`, so it looks by itself. */
 static bool hear(struct device *device, uint64_t *bytes)
 {
     while (!ledger_nap(device->ledger, CHECK_MS)) {
