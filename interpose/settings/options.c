@@ -291,26 +291,32 @@ static int parse_section(const char *line, size_t length, struct file *file, con
                          char error[OPTIONS_ERROR_MAX])
 {
     char text[80], kind[8], name[64];
-    int end = -1;
+    int end = -1, ours = 0;
 
     memset(file->set, 0, sizeof(file->set));
     file->section = SECTION_NOT_OURS;
     snprintf(text, sizeof(text), "%.*s", (int)(length < sizeof(text) ? length : sizeof(text)), line);
-    if (file->source == OPTIONS_ADMIN && sscanf(text, "[%7[a-z] %63[^] \t]]%n", kind, name, &end) == 2 &&
-        end == (int)length) {
-        if (!strcmp(kind, "user")) {
-            file->section = people_is_user(name) ? SECTION_USER : SECTION_NOT_OURS;
-            return 0;
-        }
-        if (!strcmp(kind, "group")) {
-            file->section = people_is_in_group(name) ? SECTION_GROUP : SECTION_NOT_OURS;
-            return 0;
-        }
+    if (file->source != OPTIONS_ADMIN || sscanf(text, "[%7[a-z] %63[^] \t]]%n", kind, name, &end) != 2 ||
+        end != (int)length || (strcmp(kind, "user") != 0 && strcmp(kind, "group") != 0)) {
+        snprintf(error, OPTIONS_ERROR_MAX,
+                 "%s: '%.*s' is no section; accepted, in " OPTIONS_ADMIN_FILE
+                 ": [user NAME] and [group NAME]",
+                 where, (int)(length < 60 ? length : 60), line);
+        return -EINVAL;
     }
-    snprintf(error, OPTIONS_ERROR_MAX,
-             "%s: '%.*s' is no section; accepted, in " OPTIONS_ADMIN_FILE ": [user NAME] and [group NAME]",
-             where, (int)(length < 60 ? length : 60), line);
-    return -EINVAL;
+    if (!people_may_exist(name)) {
+        snprintf(error, OPTIONS_ERROR_MAX, "%s: no %s can have the number %s; accepted: 0 to %u", where, kind,
+                 name, UINT32_MAX - 1);
+        return -EINVAL;
+    }
+    if (!strcmp(kind, "user") && people_is_user(name))
+        file->section = SECTION_USER;
+    if (!strcmp(kind, "group") && (ours = people_is_in_group(name)) > 0)
+        file->section = SECTION_GROUP;
+    if (ours < 0)
+        snprintf(error, OPTIONS_ERROR_MAX, "%s: the groups of this process cannot be listed: %s", where,
+                 strerror(-ours));
+    return ours < 0 ? -EINVAL : 0;
 }
 
 /* Sets an option of a file. In a section there is only max; that of the most exact section applies. */

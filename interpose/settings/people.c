@@ -1,22 +1,25 @@
 /* people: see people.h. */
 #include "interpose/settings/people.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define GROUPS_MAX 1024
-
-/* Returns true and writes the number if the text is one. */
+/* Returns true and writes the number if the text is one that a user or group can have. UINT32_MAX stands for
+ * no user. */
 static bool read_number(const char *text, unsigned *number)
 {
     char *end;
 
     if (*text < '0' || *text > '9')
         return false;
-    *number = (unsigned)strtoul(text, &end, 10);
-    return *end == '\0';
+    const unsigned long value = strtoul(text, &end, 10);
+    *number = (unsigned)value;
+    return *end == '\0' && value < UINT32_MAX;
 }
 
 /* Finds a name in a file of lines "name:password:number:...", which may be of any length: a group may have
@@ -42,6 +45,14 @@ static bool find(const char *path, const char *name, unsigned *number)
     return is_there;
 }
 
+bool people_may_exist(const char *name)
+{
+    const char *digits = name + (*name == '-');
+    unsigned number;
+
+    return !*digits || digits[strspn(digits, "0123456789")] || read_number(name, &number);
+}
+
 bool people_is_user(const char *name)
 {
     unsigned uid;
@@ -49,17 +60,19 @@ bool people_is_user(const char *name)
     return (read_number(name, &uid) || find("/etc/passwd", name, &uid)) && uid == getuid();
 }
 
-bool people_is_in_group(const char *name)
+int people_is_in_group(const char *name)
 {
-    gid_t groups[GROUPS_MAX];
+    static gid_t groups[NGROUPS_MAX]; /* as many as Linux allows, so that a ceiling is not escaped by many */
     unsigned gid;
 
     if (!read_number(name, &gid) && !find("/etc/group", name, &gid))
-        return false;
-    const int count = getgroups(GROUPS_MAX, groups);
+        return 0;
+    const int count = getgroups(NGROUPS_MAX, groups);
+    if (count < 0)
+        return -errno;
     for (int i = 0; i < count; i++) {
         if (groups[i] == gid)
-            return true;
+            return 1;
     }
     return getgid() == gid || getegid() == gid;
 }

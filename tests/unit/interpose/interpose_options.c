@@ -75,6 +75,17 @@ static uint64_t limit(void)
     return options_limit(&options, 0, UUID, CARD);
 }
 
+static bool getgroups_fails;
+int __real_getgroups(int size, gid_t list[]);
+int __wrap_getgroups(int size, gid_t list[]);
+int __wrap_getgroups(int size, gid_t list[])
+{
+    if (!getgroups_fails)
+        return __real_getgroups(size, list);
+    errno = EPERM;
+    return -1;
+}
+
 void setUp(void)
 {
     memset(environment, 0, sizeof(environment));
@@ -287,9 +298,32 @@ static void test_sections_that_cannot_be_right_are_refused(void)
         write_text(admin_file, wrong[i]);
         must_refuse(":1:", "is no section", "[user NAME]");
     }
+    static const char *const numbers[] = {"4294967296", "4294967295", "99999999999999999999", "-1"};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+        for (int j = 0; j < 2; j++) {
+            char text[80];
+
+            snprintf(text, sizeof(text), "[%s %s]\nmax = 1G\n", j ? "group" : "user", numbers[i]);
+            write_text(admin_file, text);
+            must_refuse(":1:", j ? "no group can have the number" : "no user can have the number",
+                        numbers[i]);
+        }
+    }
     unlink(admin_file);
     write_text(user_file, "[user 5]\nmax = 1G\n");
     must_refuse(":1:", "is no section", OPTIONS_ADMIN_FILE);
+}
+
+static void test_a_groups_ceiling_is_not_escaped_while_the_groups_are_unknown(void)
+{
+    getgroups_fails = true;
+    write_text(admin_file, "[user no-such-user]\nmax = 1G\n");
+    must_load();
+    write_text(admin_file, "[group 5]\nmax = 1G\n");
+    const int rc = load();
+    getgroups_fails = false;
+    TEST_ASSERT_EQUAL_INT(-EINVAL, rc);
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(error, ":1: the groups of this process cannot be listed"), error);
 }
 
 static void test_a_ceiling_on_one_card_leaves_the_others_alone(void)
@@ -679,6 +713,7 @@ int main(void)
     RUN_TEST(test_the_administrators_ceiling_holds_whatever_the_user_asks_for);
     RUN_TEST(test_people_can_have_ceilings_of_their_own);
     RUN_TEST(test_sections_that_cannot_be_right_are_refused);
+    RUN_TEST(test_a_groups_ceiling_is_not_escaped_while_the_groups_are_unknown);
     RUN_TEST(test_a_ceiling_on_one_card_leaves_the_others_alone);
     RUN_TEST(test_device_numbers_are_refused_in_the_administrators_file);
     RUN_TEST(test_a_bad_value_is_named_with_its_place_and_the_accepted_form);

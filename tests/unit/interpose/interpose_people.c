@@ -2,6 +2,10 @@
  * Both files, and who runs the test, are the test's own. */
 #include "interpose/settings/people.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +13,7 @@
 
 static struct fake {
     uid_t uid;
-    gid_t gid, egid, groups[3];
+    gid_t gid, egid, groups[NGROUPS_MAX];
     int group_count;
     bool no_files;
     const char *before; /* stands before the groups */
@@ -68,7 +72,10 @@ gid_t __wrap_getegid(void)
 int __wrap_getgroups(int size, gid_t list[]);
 int __wrap_getgroups(int size, gid_t list[])
 {
-    TEST_ASSERT_GREATER_OR_EQUAL_INT(fake.group_count, size);
+    if (fake.group_count < 0 || size < fake.group_count) {
+        errno = fake.group_count < 0 ? EPERM : EINVAL;
+        return -1;
+    }
     for (int i = 0; i < fake.group_count; i++)
         list[i] = fake.groups[i];
     return fake.group_count;
@@ -120,8 +127,43 @@ static void test_a_group_may_be_any_of_the_processs(void)
     fake.gid = 1;
     fake.egid = 107;
     TEST_ASSERT_TRUE_MESSAGE(people_is_in_group("render"), "that of the program's file");
-    fake.group_count = -1; /* more groups than there is room for */
-    TEST_ASSERT_TRUE(people_is_in_group("107"));
+}
+
+static void test_all_groups_count_of_a_process_with_many(void)
+{
+    fake.group_count = NGROUPS_MAX;
+    for (int i = 0; i < NGROUPS_MAX; i++)
+        fake.groups[i] = 1000 + (gid_t)i;
+    fake.groups[NGROUPS_MAX - 1] = 107;
+    TEST_ASSERT_EQUAL_INT(1, people_is_in_group("render"));
+    TEST_ASSERT_EQUAL_INT(0, people_is_in_group("44"));
+}
+
+static void test_groups_that_cannot_be_listed_are_an_error(void)
+{
+    fake.group_count = -1;
+    TEST_ASSERT_EQUAL_INT(-EPERM, people_is_in_group("107"));
+    TEST_ASSERT_EQUAL_INT_MESSAGE(0, people_is_in_group("no-such-group"), "it has no number");
+}
+
+static void test_a_number_that_does_not_fit_is_nobodys(void)
+{
+    static const char *const wrong[] = {"4294967295", "4294967296", "18446744073709551616", "-1", "-0"};
+
+    fake.uid = 0;
+    fake.gid = fake.egid = 0;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        TEST_ASSERT_FALSE_MESSAGE(people_may_exist(wrong[i]), wrong[i]);
+        TEST_ASSERT_FALSE_MESSAGE(people_is_user(wrong[i]), wrong[i]);
+        TEST_ASSERT_FALSE_MESSAGE(people_is_in_group(wrong[i]), wrong[i]);
+    }
+    fake.uid = fake.gid = UINT32_MAX - 1;
+    TEST_ASSERT_TRUE(people_may_exist("4294967294"));
+    TEST_ASSERT_TRUE(people_is_user("4294967294"));
+    TEST_ASSERT_TRUE(people_is_in_group("4294967294"));
+    TEST_ASSERT_TRUE(people_may_exist("ada"));
+    TEST_ASSERT_TRUE_MESSAGE(people_may_exist("5th-floor"), "a name may begin with a digit");
+    TEST_ASSERT_TRUE(people_may_exist("-"));
 }
 
 static void test_a_group_with_thousands_of_members_hides_no_other(void)
@@ -162,6 +204,9 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_a_user_is_known_by_name_and_by_number);
     RUN_TEST(test_a_group_may_be_any_of_the_processs);
+    RUN_TEST(test_all_groups_count_of_a_process_with_many);
+    RUN_TEST(test_groups_that_cannot_be_listed_are_an_error);
+    RUN_TEST(test_a_number_that_does_not_fit_is_nobodys);
     RUN_TEST(test_a_group_with_thousands_of_members_hides_no_other);
     RUN_TEST(test_a_line_without_a_number_names_nobody);
     RUN_TEST(test_without_the_files_numbers_still_count);

@@ -23,7 +23,8 @@ endfunction()
 
 interpose_unit(interpose_size MODULES settings/size.c)
 interpose_unit(interpose_rules MODULES settings/rules.c settings/size.c)
-interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c)
+interpose_unit(interpose_options MODULES settings/options.c settings/people.c settings/rules.c settings/size.c
+    WRAP getgroups)
 interpose_unit(interpose_people MODULES settings/people.c WRAP fopen fclose getuid getgid getegid getgroups)
 interpose_unit(interpose_log MODULES settings/log.c WRAP fstat statx)
 interpose_unit(interpose_library MODULES library.c FAKES log WRAP atexit pthread_atfork)
