@@ -4,12 +4,17 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "interpose/base/clock.h"
 #include "interpose/base/lock.h"
 #include "interpose/base/process.h"
 #include "interpose/base/thread.h"
+#include "interpose/settings/log.h"
+
+#define BREATHER_NS UINT64_C(100000000) /* before polling again if the kernel had no memory for it */
 
 static struct lock thread_lock = LOCK_INITIALIZER(LOCK_SERVICE);
 /* guarded by thread_lock */
@@ -21,25 +26,49 @@ static pthread_t thread;
 
 /* ---- the thread ---- */
 
+/* The thread ends, and the next wake starts another one. */
+static void end_thread(void)
+{
+    lock_take(&thread_lock);
+    if (running) /* else the exit joins it */
+        pthread_detach(thread);
+    running = false;
+    lock_release(&thread_lock);
+}
+
+/* Other processes wait meanwhile: `poll` may also fail for long, after the program has lowered its limit of
+ * open files. */
+static void breathe(int error)
+{
+    if (error == EINTR)
+        return;
+    LOG_ERROR_ONCE("cannot serve processes that open this one's memory at the moment (%s); trying again",
+                   strerror(error));
+    clock_sleep(BREATHER_NS);
+}
+
 static void *serve(void *room)
 {
     struct pollfd *list = room;
     eventfd_t count;
     int patience = -1;
+    bool closed = false; /* the program has closed our descriptor */
 
-    while (!atomic_load(&leaving)) {
+    while (!closed && !atomic_load(&leaving)) {
         list[0] = (struct pollfd){.fd = wake, .events = POLLIN};
         const nfds_t listed = work->list(list + 1);
 
-        if (poll(list, 1 + listed, patience) < 0 && errno != EINTR)
-            break;
-        if (list[0].revents & POLLNVAL)
-            break; /* the program has closed our descriptor */
-        if (list[0].revents)
+        if (poll(list, 1 + listed, patience) < 0) {
+            breathe(errno);
+            continue;
+        }
+        closed = list[0].revents & POLLNVAL;
+        if (list[0].revents && !closed)
             eventfd_read(wake, &count);
-        patience = work->attend(list + 1, listed);
+        patience = work->attend(list + 1, listed); /* it may have closed others as well */
     }
     free(list);
+    end_thread();
     return NULL;
 }
 
@@ -61,7 +90,7 @@ static int start(void)
 int ipc_thread_wake(void)
 {
     lock_take(&thread_lock);
-    const int rc = leaving ? -ESHUTDOWN : running ? eventfd_write(wake, 1) : start();
+    const int rc = leaving ? -ESHUTDOWN : !running ? start() : eventfd_write(wake, 1) ? -errno : 0;
     lock_release(&thread_lock);
     return rc;
 }

@@ -6,9 +6,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unity.h>
 
 #include "interpose/base/process.h"
+#include "log_fake.h"
 
 static void (*exit_handler)(void), (*prepare)(void), (*parent)(void), (*child)(void);
 static atomic_int attended, lists, ended; /* ended: the thread has left its last call */
@@ -41,6 +43,24 @@ int __wrap_pthread_timedjoin_np(pthread_t thread, void **result, const struct ti
     const int rc = pthread_join(thread, result);
     atomic_store(&ended, rc == 0);
     return rc;
+}
+
+static atomic_int poll_fails; /* the error of the next call */
+static atomic_bool is_closed; /* at the next call the thread's own descriptor is */
+
+int __real_poll(struct pollfd *list, nfds_t count, int timeout);
+int __wrap_poll(struct pollfd *list, nfds_t count, int timeout);
+int __wrap_poll(struct pollfd *list, nfds_t count, int timeout)
+{
+    const int rc = __real_poll(list, count, timeout), error = atomic_exchange(&poll_fails, 0);
+
+    if (atomic_exchange(&is_closed, false))
+        list[0].revents = POLLNVAL;
+    if (!error)
+        return rc;
+    list[0].revents = 0;
+    errno = error;
+    return -1;
 }
 
 bool process_is_copy(void)
@@ -119,6 +139,38 @@ static void test_the_thread_is_woken_as_often_as_asked(void)
     }
 }
 
+static void test_the_thread_survives_a_poll_that_fails(void)
+{
+    static const int errors[] = {EINTR, ENOMEM, EINVAL};
+
+    for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
+        const int before = atomic_load(&attended);
+
+        atomic_store(&poll_fails, errors[i]);
+        TEST_ASSERT_EQUAL_INT(0, ipc_thread_wake());
+        await_attention(before);
+        TEST_ASSERT_EQUAL_INT(0, atomic_load(&poll_fails));
+        TEST_ASSERT_EQUAL(i > 0, strstr(log_fake_errors, "memory at the moment") != NULL);
+    }
+}
+
+static void test_a_thread_whose_descriptor_was_closed_is_started_again(void)
+{
+    const int before = atomic_load(&attended);
+
+    atomic_store(&is_closed, true);
+    TEST_ASSERT_EQUAL_INT(0, ipc_thread_wake());
+    await_attention(before); /* to the other descriptors, which may be closed too */
+    for (int i = 0; i < 2; i++) {
+        const int last = atomic_load(&attended);
+
+        while (atomic_load(&attended) <= last) { /* the first may come before the old one has ended */
+            TEST_ASSERT_EQUAL_INT(0, ipc_thread_wake());
+            sched_yield();
+        }
+    }
+}
+
 static void test_a_fork_holds_all_locks_of_sharing(void)
 {
     prepare();
@@ -151,6 +203,8 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_handlers_that_cannot_be_registered_are_told);
     RUN_TEST(test_the_thread_is_woken_as_often_as_asked);
+    RUN_TEST(test_the_thread_survives_a_poll_that_fails);
+    RUN_TEST(test_a_thread_whose_descriptor_was_closed_is_started_again);
     RUN_TEST(test_a_fork_holds_all_locks_of_sharing);
     RUN_TEST(test_at_exit_the_thread_ends_first);
     return UNITY_END();

@@ -157,11 +157,6 @@ void ipc_imports_after_fork(bool in_child)
     (void)in_child;
 }
 
-void log_info(const char *format, ...)
-{
-    (void)format;
-}
-
 int __real_poll(struct pollfd *list, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *list, nfds_t count, int timeout);
 int __wrap_poll(struct pollfd *list, nfds_t count, int timeout)

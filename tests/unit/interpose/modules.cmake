@@ -106,14 +106,14 @@ interpose_unit(interpose_write MODULES see/recording_write.c)
 target_link_libraries(interpose_write PRIVATE gpucap_zstd)
 interpose_unit(interpose_ipc_page MODULES share/ipc_page.c)
 interpose_unit(interpose_ipc_wire MODULES share/ipc_wire.c WRAP geteuid)
-interpose_unit(interpose_ipc_thread MODULES share/ipc_thread.c base/lock.c base/thread.c WRAP atexit pthread_atfork
-  pthread_timedjoin_np)
+interpose_unit(interpose_ipc_thread MODULES share/ipc_thread.c base/lock.c base/thread.c FAKES log
+  WRAP atexit pthread_atfork pthread_timedjoin_np poll)
 interpose_unit(interpose_ipc_import MODULES share/ipc_import.c base/lock.c base/process.c FAKES driver)
 interpose_unit(interpose_ipc_exports MODULES share/ipc_exports.c base/lock.c base/process.c)
 foreach(part "" _peers)
   interpose_unit(interpose_ipc${part} MODULES base/lock.c base/process.c base/thread.c share/ipc.c share/ipc_board.c
     share/ipc_broker.c share/ipc_exports.c share/ipc_page.c share/ipc_source.c share/ipc_thread.c share/ipc_wire.c
-    FAKES ipc WRAP poll)
+    FAKES ipc log WRAP poll)
 endforeach()
 # A forked child starts the thread again.
 set_property(TEST interpose_ipc APPEND PROPERTY ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 die_after_fork=0")
