@@ -1,4 +1,5 @@
 /* What `gpucap why` promises of a living process: a refusal is explained, and what it suggests helps. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,6 +149,34 @@ static void test_why_explains_the_last_refusal(void)
     cli_expect_out("before that  512 MiB ", &result);
     cli_expect_out("gpucap set train-a --max=9G\n", &result);
     spawn_result_free(&result);
+}
+
+/* The shell that runs `why` may have another ledger than the program. */
+static void test_what_why_suggests_names_the_ledger_that_it_was_given(void)
+{
+    struct member *member = members_start(members_sim_uuid(), "train-a", 8192, 5222, 0);
+    struct spawn_env *env = cli_env();
+    char option[PATH_MAX], expected[PATH_MAX + 64];
+
+    members_start(members_sim_uuid(), "train-a", 8192, 2867, 0);
+    members_tell(member, "refuse 147");
+    spawn_env_set(env, "GPUCAP_SIM_ID", spawn_sim_id());
+    spawn_env_set(env, "GPUCAP_LEDGER", "off");
+    snprintf(option, sizeof(option), "--ledger=%s", cli_path("ledger"));
+    struct spawn_result result = CLI_RUN(env, "why", MEMBERS_SIM, option, "train-a");
+    snprintf(expected, sizeof(expected), "Try:  gpucap set train-a %s --max=9G\n", option);
+    cli_expect_out(expected, &result);
+    spawn_result_free(&result);
+    members_tell(member, "refuse 4"); /* for which the limit has room */
+    result = CLI_RUN(env, "why", MEMBERS_SIM, option, members_pid(member));
+    snprintf(expected, sizeof(expected), "Try:  gpucap ps %s   (shows who holds the card)\n", option);
+    cli_expect_out(expected, &result);
+    spawn_result_free(&result);
+    result = CLI_RUN(env, "why", MEMBERS_SIM, option, "train-b");
+    snprintf(expected, sizeof(expected), "`gpucap ps %s` lists them\n", option);
+    cli_expect_err(expected, &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
 }
 
 /* The job may have a higher limit on its other card: `set` would lower it. */
@@ -483,6 +512,7 @@ int main(void)
     RUN_TEST(test_memory_kept_for_another_job_is_named_and_can_be_had);
     RUN_TEST(test_why_of_a_process_that_waits_for_kept_memory_says_so);
 #endif
+    RUN_TEST(test_what_why_suggests_names_the_ledger_that_it_was_given);
     RUN_TEST(test_advice_for_a_job_on_two_cards_says_that_it_is_for_both);
     RUN_TEST(test_why_names_who_has_a_card_that_was_full);
     RUN_TEST(test_why_gives_no_advice_that_the_card_cannot_hold);

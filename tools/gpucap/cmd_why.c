@@ -23,6 +23,7 @@
 
 #define COMMAND_MAX 26 /* letters of a command line; the line has 80 */
 #define HOLDERS     4  /* other processes that are named */
+#define SET_MAX     (sizeof("gpucap set  --max") + LEDGER_NAME + sizeof(((struct ledgers *)NULL)->option))
 #define MIB         (UINT64_C(1) << 20)
 #define LITTLE      (16 * MIB) /* by which figures may differ */
 
@@ -294,29 +295,30 @@ static bool others_hold(const struct ledgers_card *card)
 /* ---- what to try ---- */
 
 /* Prints what makes idle memory usable, if it would have been enough. */
-static void advise_on_idle(int *count, const struct ledgers_process *process, const struct refusals *refusals)
+static void advise_on_idle(int *count, const struct ledgers *ledgers, const struct ledgers_process *process,
+                           const struct refusals *refusals)
 {
     const struct ledger_refusal *refusal = &refusals->last[0];
     const uint64_t needed = why_limits_needed(refusal);
     const uint64_t over = needed > refusal->limit ? needed - refusal->limit : refusal->asked;
     const uint64_t missing = over < refusal->asked ? over : refusal->asked;
 
-    why_apart_advise(count, refusals->apart, missing);
+    why_apart_advise(count, refusals->apart, missing, ledgers->option);
     if (why_apart_is_between(refusals->apart, missing))
-        why_try(count, "gpucap record start %d   (`gpucap page` then has a map of the gaps)",
-                (int)process->entry.pid);
+        why_try(count, "gpucap record start %d%s   (`gpucap page` then has a map of the gaps)",
+                (int)process->entry.pid, ledgers->option);
 }
 
 /* Suggests to lower the min of a job of the caller's by what is missing. */
-static void advise_on_kept(int *count, const struct ledgers_card *card, const struct ledgers_process *process,
-                           uint64_t missing)
+static void advise_on_kept(int *count, const struct ledgers *ledgers, const struct ledgers_card *card,
+                           const struct ledgers_process *process, uint64_t missing)
 {
     for (int i = 0; i < card->count; i++) {
         const struct ledger_entry *entry = &card->processes[i].entry;
 
         if (missing && *entry->job && keeps_from(process, &card->processes[i]) &&
             ps_kept(card, entry) >= missing && ledgers_may_change(&card->processes[i])) {
-            why_try(count, "gpucap set %s --min=%lluM", entry->job,
+            why_try(count, "gpucap set %s%s --min=%lluM", entry->job, ledgers->option,
                     (unsigned long long)((sums_smaller(entry->min, entry->job_max) - missing) / MIB));
             return;
         }
@@ -340,18 +342,25 @@ static const char *on_its_cards(const struct ledgers *ledgers, const char *job)
     return cards > 1 ? "   (on all its cards)" : "";
 }
 
+/* Writes the command that sets the max of the process's job, up to the value. */
+static const char *set_max(const struct ledgers *ledgers, const struct ledgers_process *process,
+                           char text[SET_MAX])
+{
+    snprintf(text, SET_MAX, "gpucap set %s%s --max", process->entry.job, ledgers->option);
+    return text;
+}
+
 /* Settings with which the limits allow the request. */
 static void advise_on_limits(int *count, const struct ledgers *ledgers, const struct why_needs *needs,
                              const struct ledgers_process *process)
 {
     const char *own = *process->entry.job ? "gpucap run --each" : "gpucap run --max";
-    char job[LEDGER_NAME + 24];
+    char job[SET_MAX];
 
-    snprintf(job, sizeof(job), "gpucap set %s --max", process->entry.job);
     if (needs->max && needs->each)
         why_try_limits(count, needs->max, needs->each);
     else
-        why_try_limit(count, needs->max ? job : own, needs->most,
+        why_try_limit(count, needs->max ? set_max(ledgers, process, job) : own, needs->most,
                       needs->max ? on_its_cards(ledgers, process->entry.job) : " ...");
 }
 
@@ -368,9 +377,9 @@ static void print_advice(const struct ledgers *ledgers, const struct ledgers_car
     if (is_too_small(card, process, refusals))
         return;
     if (why_limits_is_kept(refusal))
-        advise_on_kept(&count, card, process, sums_minus(refusal->asked, refusal->fits));
+        advise_on_kept(&count, ledgers, card, process, sums_minus(refusal->asked, refusal->fits));
     if (is_full)
-        why_try_card(&count, why_limits_is_kept(refusal));
+        why_try_card(&count, why_limits_is_kept(refusal), ledgers->option);
     if (!why_limits_left_enough(refusal) && !needs.most)
         return; /* the limits have been raised */
     if (needs.most && needs.most <= ceiling(card) && !(card->facts.known && needs.most > card->facts.total))
@@ -378,7 +387,7 @@ static void print_advice(const struct ledgers *ledgers, const struct ledgers_car
     if (!is_full && needs.max && !needs.each && refusal->bound == RECORDING_LIMIT_JOB &&
         sums_minus(refusal->job_used, refusal->used) >= lacks.refused)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
-    advise_on_idle(&count, process, refusals);
+    advise_on_idle(&count, ledgers, process, refusals);
 }
 
 /* ---- the command ---- */
@@ -441,7 +450,7 @@ static void print_waiting(const struct ledgers *ledgers, const struct ledgers_ca
     const uint64_t needed = sums_add(sums_add(entry->job_used, entry->asked), WHY_LIMITS_RESERVE);
     const uint64_t missing = missing_on_card(card, entry);
     const bool is_limit = *entry->job && needed > entry->job_max;
-    char size[WORDS_TEXT], before[LEDGER_NAME + 24];
+    char size[WORDS_TEXT], before[SET_MAX];
     int count = 0;
 
     printf("waits for %s on %s\n\n", words_size(entry->asked, size), ledgers_card_name(card));
@@ -450,11 +459,13 @@ static void print_waiting(const struct ledgers *ledgers, const struct ledgers_ca
     if (!is_limit || missing)
         print_card_waiting(card, process);
     if (is_limit && needed <= ceiling(card) && !(card->facts.known && needed > card->facts.total)) {
-        snprintf(before, sizeof(before), "gpucap set %s --max", entry->job);
         const char *cards = on_its_cards(ledgers, entry->job);
-        why_try_limit(&count, before, needed, *cards ? cards : missing ? "" : "   (then it goes on)");
+        why_try_limit(&count, set_max(ledgers, process, before), needed,
+                      *cards    ? cards
+                      : missing ? ""
+                                : "   (then it goes on)");
     }
-    advise_on_kept(&count, card, process, missing);
+    advise_on_kept(&count, ledgers, card, process, missing);
 }
 
 static void explain(const struct ledgers *ledgers, const struct ledgers_card *card,

@@ -50,6 +50,7 @@ struct ledgers_card {
 
 struct ledgers {
     char folder[LEDGER_PATH];
+    char option[LEDGER_PATH + 64]; /* " --ledger=DIR" for commands to copy, if this command needed it, or "" */
     struct cards *nvml; /* NULL: none */
     int count;
     struct ledgers_card *cards; /* sorted by number, then by UUID */

@@ -3,6 +3,7 @@
 
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/removed.h"
+#include "interpose/base/quote.h"
 #include "interpose/settings/options.h"
 
 #include <limits.h>
@@ -30,8 +31,9 @@ int look_folder(const char *command, const char *given, char folder[LEDGER_PATH]
 int look_open(struct ledgers *ledgers, const struct arguments *arguments)
 {
     const char *command = arguments->command->name, *sim = arguments_value(arguments, "sim");
-    char driver[PATH_MAX], where[32], folder[LEDGER_PATH];
-    int status = look_folder(command, arguments_value(arguments, "ledger"), folder);
+    const char *ledger = arguments_value(arguments, "ledger");
+    char driver[PATH_MAX], where[32], folder[LEDGER_PATH], word[LEDGER_PATH];
+    int status = look_folder(command, ledger, folder);
 
     if (status)
         return status;
@@ -40,6 +42,9 @@ int look_open(struct ledgers *ledgers, const struct arguments *arguments)
         return status;
     if ((status = ledgers_open(ledgers, command, folder, sim ? driver : NULL)))
         return status;
+    if (ledger)
+        snprintf(ledgers->option, sizeof(ledgers->option), " --ledger=%s",
+                 quote_word(ledger, word, sizeof(word)));
     ledgers_look(ledgers);
     ledgers_complain(ledgers, command);
     removed_complain(command, folder);
@@ -53,7 +58,8 @@ int look_absent(const char *command, const struct ledgers *ledgers, const char *
     for (int i = 0; i < ledgers->count; i++)
         processes += ledgers->cards[i].count;
     if (processes)
-        cli_fail("%s: no process or job '%s' runs under gpucap here; `gpucap ps` lists them", command, word);
+        cli_fail("%s: no process or job '%s' runs under gpucap here; `gpucap ps%s` lists them", command, word,
+                 ledgers->option);
     else
         cli_fail("%s: no process runs under gpucap here (looked in %s; --ledger=DIR looks elsewhere)",
                  command, ledgers->folder);

@@ -142,10 +142,10 @@ void why_try(int *count, const char *format, ...)
     putchar('\n');
 }
 
-void why_try_card(int *count, bool is_kept)
+void why_try_card(int *count, bool is_kept, const char *option)
 {
-    why_try(count, is_kept ? "gpucap ps   (shows which jobs keep memory free)"
-                           : "gpucap ps   (shows who holds the card)");
+    why_try(count, "gpucap ps%s   (shows %s)", option,
+            is_kept ? "which jobs keep memory free" : "who holds the card");
     why_try(count, is_kept ? "gpucap run --wait=60s ...   (waits until they end or keep less)"
                            : "gpucap run --wait=60s ...   (waits until others free memory)");
 }
@@ -177,12 +177,13 @@ void why_try_limits(int *count, uint64_t max, uint64_t each)
     why_try(count, "gpucap run --max=%s --each=%s ...", limit_text(max, job), limit_text(each, process));
 }
 
-void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing)
+void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing,
+                      const char *option)
 {
     if (apart[RECORDING_APART_WORK] >= missing)
         why_try(count, "gpucap run --free=strict ...   (a free waits, then its memory serves at once)");
     if (apart[RECORDING_APART_PINNED] >= missing)
-        why_try(count, "gpucap ps   (a process that opened this one's memory must close it)");
+        why_try(count, "gpucap ps%s   (a process that opened this one's memory must close it)", option);
 }
 
 bool why_apart_is_between(const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing)

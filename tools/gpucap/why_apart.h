@@ -29,14 +29,15 @@ __attribute__((format(printf, 2, 3))) void why_try(int *count, const char *forma
 void why_try_limit(int *count, const char *before, uint64_t limit, const char *after);
 
 /* The same for a full card: commands that show who holds it or, with `is_kept`, for which jobs the rest is
- * kept, and a command that waits for memory. */
-void why_try_card(int *count, bool is_kept);
+ * kept, and a command that waits for memory. `option`: as in struct ledgers. */
+void why_try_card(int *count, bool is_kept, const char *option);
 
 /* The same as why_try_limit() if the limits of the job and of the process are both too low. */
 void why_try_limits(int *count, uint64_t max, uint64_t each);
 
-/* Prints the commands that help if `missing` bytes were idle. */
-void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing);
+/* Prints the commands that help if `missing` bytes were idle. `option`: as in struct ledgers. */
+void why_apart_advise(int *count, const uint64_t apart[RECORDING_APART_COUNT], uint64_t missing,
+                      const char *option);
 
 /* Returns true if the memory between live blocks would have been enough: then a picture of the blocks helps.
  */

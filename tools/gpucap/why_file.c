@@ -427,7 +427,7 @@ static void print_advice(const struct refusal *refusal)
     int count = 0;
 
     if (is_card(refusal) && !is_too_small(refusal))
-        why_try_card(&count, is_kept(refusal));
+        why_try_card(&count, is_kept(refusal), "");
     else if (!is_too_small(refusal) && refusal->event->limit != RECORDING_LIMIT_ADMIN &&
              refusal->state.limit != TIMELINE_NO && !is_above_card(refusal)) {
         const uint64_t first = refusal->state.limit + missing, second = needed_second(refusal);
@@ -444,7 +444,7 @@ static void print_advice(const struct refusal *refusal)
     if (refusal->event->limit == RECORDING_LIMIT_JOB && !is_too_small(refusal) && !needed_second(refusal) &&
         refusal->others != WHY_APART_UNKNOWN && refusal->others >= missing)
         why_try(&count, "gpucap run --wait=60s ...   (waits until others of the job free memory)");
-    why_apart_advise(&count, refusal->apart, missing);
+    why_apart_advise(&count, refusal->apart, missing, "");
     const char *path = quote_word(refusal->set->paths[refusal->track->file], word, sizeof(word));
     if (strlen(path) > LONG_PATH)
         why_try(&count, "gpucap page %s -o page.html", path);
