@@ -14,6 +14,8 @@ static CUresult code_of(int rc)
         return CUDA_SUCCESS;
     case -EXDEV:
         return CUDA_ERROR_INVALID_CONTEXT; /* a process cannot open its own handle (measured) */
+    case -ECANCELED:
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     case -ENODEV:
         return CUDA_ERROR_INVALID_DEVICE;
     case -ENOTSUP:

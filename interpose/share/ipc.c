@@ -217,6 +217,8 @@ static const char *reason(int rc)
     switch (rc) {
     case -ENOENT:
         return "it has freed the block";
+    case -ECANCELED:
+        return "the context was ended meanwhile";
     case -ETIMEDOUT:
         return "it does not answer";
     case -EPROTONOSUPPORT:

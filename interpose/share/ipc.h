@@ -41,8 +41,8 @@ bool ipc_is_ours(const CUipcMemHandle *handle);
 
 /* Opens a handle of ours in the current context; opened again there, it has the same address. Returns 0;
  * -EXDEV: the block belongs to this process; -ENOENT: it is freed; -ENODEV: this process does not see its
- * card; -ETIMEDOUT: the exporter does not answer; -EPROTONOSUPPORT: the exporter runs another version of the
- * library; another -errno. */
+ * card; -ETIMEDOUT: the exporter does not answer; -ECANCELED: the context has ended meanwhile;
+ * -EPROTONOSUPPORT: the exporter runs another version of the library; another -errno. */
 int ipc_open(const CUipcMemHandle *handle, CUcontext context, CUdeviceptr *address);
 
 /* Undoes one ipc_open. Returns 0, or -ENOENT if no block of ours is open at the address. */

@@ -36,11 +36,19 @@ struct import {
 
 static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
 static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
+/* An open under way. */
+struct opening {
+    CUcontext context;
+    bool is_over; /* the context has ended meanwhile */
+    struct opening *next;
+};
+
 /* guarded by import_lock */
 static struct import *imports;
+static struct opening *openings;
 static unsigned unmapping; /* threads that are unmapping an import that they removed from the list */
 static uint64_t last_id;
-static atomic_uint import_count; /* changed with import_lock */
+static atomic_uint import_count; /* and openings; changed with import_lock */
 
 /* ---- what the exporter has ---- */
 
@@ -250,6 +258,7 @@ void ipc_imports_after_fork(bool in_child)
         free(import);
     }
     if (in_child) {
+        openings = NULL;
         atomic_store(&import_count, 0);
         unmapping = 0;
         pthread_cond_init(&waited, NULL);
@@ -348,27 +357,47 @@ static bool open_again(const struct ipc_ticket *ticket, CUcontext context, CUdev
     return import;
 }
 
+static void begin_opening(struct opening *opening)
+{
+    opening->next = openings;
+    openings = opening;
+    atomic_fetch_add(&import_count, 1);
+}
+
+static void end_opening(const struct opening *opening)
+{
+    struct opening **at = &openings;
+
+    while (*at != opening)
+        at = &(*at)->next;
+    *at = opening->next;
+    atomic_fetch_sub(&import_count, 1);
+}
+
 /* Opens a block. The caller holds the lock, which is dropped while the block is fetched. */
 static int open_ticket(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
 {
+    struct opening opening = {.context = context};
     struct import *made = NULL;
 
     if (open_again(ticket, context, address))
         return 0;
+    begin_opening(&opening);
     lock_release(&import_lock);
     const int rc = open_new(ticket, context, &made);
     lock_take(&import_lock);
+    end_opening(&opening);
     if (rc)
         return rc;
-    if (!open_again(ticket, context, address)) {
+    if (!opening.is_over && !open_again(ticket, context, address)) {
         add(made);
         *address = made->block.start;
         return 0;
     }
     lock_release(&import_lock);
-    undo(made, true); /* another thread was faster */
+    undo(made, true); /* another thread was faster, or has ended the context */
     lock_take(&import_lock);
-    return 0;
+    return opening.is_over ? -ECANCELED : 0;
 }
 
 int ipc_imports_open(const struct ipc_ticket *ticket, CUcontext context, CUdeviceptr *address)
@@ -514,6 +543,8 @@ void ipc_imports_end(CUcontext context)
     if (!atomic_load(&import_count))
         return;
     enter();
+    for (struct opening *opening = openings; opening; opening = opening->next)
+        opening->is_over |= opening->context == context;
     await_closers(context); /* for imports that were opened while it ended */
     while ((import = first_in(context, NULL)))
         end(import);

@@ -538,6 +538,7 @@ static void test_a_block_is_exported_from_its_start(void)
                  {-ENOMEM, CUDA_ERROR_OUT_OF_MEMORY},
                  {-ENOSPC, CUDA_ERROR_OUT_OF_MEMORY},
                  {-ETIMEDOUT, CUDA_ERROR_TIMEOUT},
+                 {-ECANCELED, CUDA_ERROR_CONTEXT_IS_DESTROYED},
                  {-EIO, CUDA_ERROR_MAP_FAILED},
                  {-ECONNREFUSED, CUDA_ERROR_INVALID_HANDLE},
                  {-ECONNRESET, CUDA_ERROR_INVALID_HANDLE},

@@ -33,6 +33,7 @@ static struct fake {
     bool is_done, captures; /* the fence's answer */
     bool wait_fails;
     void (*at_unmap)(void);
+    CUcontext ends; /* while a block is fetched */
     int woken, waits;
     CUdevice current;
     uint64_t reserved, mapped;
@@ -210,6 +211,10 @@ int ipc_source_look(const struct ipc_source *of, ipc_source_taker *take, void *a
 {
     TEST_ASSERT_EQUAL_PTR(source, of);
     fake.looks++;
+    if (fake.ends) {
+        ipc_imports_ending(fake.ends, true);
+        ipc_imports_end(fake.ends);
+    }
     return fake.on_board ? hand_over(0, fake.on_board, take, argument) : 0;
 }
 
@@ -504,6 +509,22 @@ static void test_a_context_that_ends_takes_its_blocks_along_and_no_others(void)
 }
 
 /* What a fork does, and then its child: no driver call, no import, and no lock taken. */
+static void test_a_block_is_not_opened_in_a_context_that_ends_meanwhile(void)
+{
+    CUdeviceptr address = 0;
+
+    fake.ends = ONE;
+    TEST_ASSERT_EQUAL_INT(-ECANCELED, ipc_imports_open(&ticket, ONE, &address));
+    TEST_ASSERT_EQUAL_UINT64(0, address);
+    expect_nothing_left();
+    fake.ends = OTHER; /* another context does not matter */
+    address = open_in(ONE);
+    fake.ends = NULL;
+    TEST_ASSERT_EQUAL_HEX64(address, open_in(ONE));
+    TEST_ASSERT_EQUAL_INT(0, ipc_close(address));
+    TEST_ASSERT_EQUAL_INT(0, ipc_close(address));
+}
+
 static void test_a_forked_child_has_no_imports(void)
 {
     const CUdeviceptr address = open_in(ONE);
@@ -566,6 +587,7 @@ int main(void)
     RUN_TEST(test_a_close_unmaps_all_that_was_closed_in_its_context);
     RUN_TEST(test_a_close_unmaps_what_was_closed_beside_a_capture);
     RUN_TEST(test_a_context_that_ends_takes_its_blocks_along_and_no_others);
+    RUN_TEST(test_a_block_is_not_opened_in_a_context_that_ends_meanwhile);
     RUN_TEST(test_a_forked_child_has_no_imports);
     RUN_TEST(test_a_child_forked_during_an_unmap_does_not_wait_for_its_end);
     return UNITY_END();
