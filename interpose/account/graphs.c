@@ -18,6 +18,7 @@ struct row {
     const void *exec;
     struct graphs_part part;
     bool launched;
+    bool leaving;     /* graphs_destroy_end decides; a later graph of this handle is not */
     uintptr_t stream; /* of the last launch, as are the next two */
     uint64_t held;    /* held by the driver after it */
     uint64_t moves;   /* the card's moves at that time */
@@ -149,11 +150,28 @@ static void forget(const void *exec)
     graphs_known -= count;
 }
 
-void graphs_forget(const void *exec)
+static void set_leaving(const void *exec, bool leaving)
+{
+    for (size_t i = place_of(exec); i < graphs_known && rows[i].exec == exec; i++)
+        rows[i].leaving = leaving;
+}
+
+void graphs_destroy_begin(const void *exec)
+{
+    lock_mutex_take(&lock); /* not cancelled until graphs_destroy_end */
+    set_leaving(exec, true);
+    pthread_mutex_unlock(&lock);
+}
+
+void graphs_destroy_end(const void *exec, bool destroyed)
 {
     pthread_mutex_lock(&lock);
-    forget(exec);
-    pthread_mutex_unlock(&lock);
+    const size_t at = place_of(exec);
+    if (!destroyed)
+        set_leaving(exec, false);
+    else if (rows_of(exec, at) && rows[at].leaving)
+        forget(exec);
+    lock_mutex_release(&lock);
 }
 
 int graphs_remember(const void *exec, const struct graphs_part *parts, size_t count)
@@ -161,10 +179,11 @@ int graphs_remember(const void *exec, const struct graphs_part *parts, size_t co
     int rc = 0;
 
     pthread_mutex_lock(&lock);
-    forget(exec);
-    if (count && !make_room(count)) {
+    if (count && !make_room(count))
         rc = -ENOMEM;
-    } else if (count) {
+    else
+        forget(exec);
+    if (count && rc == 0) {
         const size_t at = place_of(exec);
 
         memmove(&rows[at + count], &rows[at], (graphs_known - at) * sizeof(*rows));

@@ -50,7 +50,10 @@ static inline bool graphs_none(void)
 
 /* Replaces what is known of this graph; without parts it allocates nothing. Returns 0 or -ENOMEM. */
 int graphs_remember(const void *exec, const struct graphs_part *parts, size_t count);
-void graphs_forget(const void *exec);
+/* Call before and after the driver destroys a graph: a graph that it refuses to destroy stays as it is. Right
+ * after the driver's call another thread may get the same handle. */
+void graphs_destroy_begin(const void *exec);
+void graphs_destroy_end(const void *exec, bool destroyed);
 size_t graphs_find(const void *exec, struct graphs_part parts[GRAPHS_CARDS]);
 
 /* What the driver holds for graphs on a card. */

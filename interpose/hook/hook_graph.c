@@ -314,12 +314,14 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 #include "interpose/hook/hook_graph_launch.inc"
 #undef SUFFIX
 
-/* Forgets the graph before the driver's call: right after it another thread may get the same handle. */
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
-    if (!graphs_none() && route_active())
-        graphs_forget(exec);
-    return driver.cuGraphExecDestroy(exec);
+    if (graphs_none() || !route_active())
+        return driver.cuGraphExecDestroy(exec);
+    graphs_destroy_begin(exec);
+    const CUresult result = driver.cuGraphExecDestroy(exec);
+    graphs_destroy_end(exec, result == CUDA_SUCCESS);
+    return result;
 }
 
 /* Runs alone, because no launch may count on memory that is given back. */

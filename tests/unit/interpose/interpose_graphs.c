@@ -1,6 +1,7 @@
 /* graphs: what a graph has on a card, and what a launch may take beyond what is there. Numbers only. */
 #include "interpose/account/graphs.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,16 +21,30 @@ static struct graphs_part parts[GRAPHS_CARDS];
 
 /* The driver's side of a test: what it holds for graphs. */
 static uint64_t held, used;
+static bool no_memory;
+
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return no_memory ? NULL : __real_realloc(memory, bytes);
+}
 
 void setUp(void)
 {
     held = used = 0;
 }
 
+static void destroy(int exec)
+{
+    graphs_destroy_begin(EXEC(exec));
+    graphs_destroy_end(EXEC(exec), true);
+}
+
 void tearDown(void)
 {
     for (int i = 0; i < 64; i++)
-        graphs_forget(EXEC(i));
+        destroy(i);
     TEST_ASSERT_TRUE(graphs_none());
     struct graphs_ask ask = {.part = {0, 1}};
     int during, after;
@@ -343,14 +358,66 @@ static void test_a_destroyed_graph_may_still_use_its_memory(void)
 {
     remember(0, GIB);
     launch(0, GIB, 1);
-    graphs_forget(EXEC(0));
+    destroy(0);
     remember(1, GIB);
     TEST_ASSERT_EQUAL_UINT64(GIB, launch(1, GIB, 1)); /* it runs, or has left a block */
     used = GIB;
-    graphs_forget(EXEC(1));
+    destroy(1);
     used = 0;
     remember(2, 2 * GIB);
     TEST_ASSERT_EQUAL_UINT64(0, launch(2, 2 * GIB, 1)); /* none of it is in use any more */
+}
+
+static void test_a_graph_that_the_driver_does_not_destroy_stays(void)
+{
+    struct graphs_part found[GRAPHS_CARDS];
+    int during, after;
+
+    remember(0, GIB);
+    launch(0, GIB, 1);
+    graphs_destroy_begin(EXEC(0));
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &during);
+    graphs_destroy_end(EXEC(0), false);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &after);
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_DISABLE, during); /* it would never be decided */
+    TEST_ASSERT_EQUAL_INT(PTHREAD_CANCEL_ENABLE, after);
+    TEST_ASSERT_EQUAL_UINT64(1, graphs_find(EXEC(0), found));
+    TEST_ASSERT_EQUAL_UINT64(GIB, found[0].bytes);
+    TEST_ASSERT_TRUE_MESSAGE(again(0, GIB, 1), "also that it was launched");
+    destroy(0);
+    TEST_ASSERT_EQUAL_UINT64(0, graphs_find(EXEC(0), found));
+}
+
+static void test_an_update_that_cannot_be_remembered_keeps_the_old_footprint(void)
+{
+    const struct graphs_part old = {0, MIB}, new[] = {{0, GIB}, {1, GIB}};
+    struct graphs_part found[GRAPHS_CARDS];
+    int count = 0;
+
+    remember(0, MIB);
+    no_memory = true;
+    while (graphs_remember(EXEC(count), &old, 1) == 0)
+        count++;
+    const int rc = graphs_remember(EXEC(0), new, 2);
+    no_memory = false;
+    TEST_ASSERT_EQUAL_INT(-ENOMEM, rc);
+    TEST_ASSERT_EQUAL_UINT64(1, graphs_find(EXEC(0), found));
+    TEST_ASSERT_EQUAL_UINT64(MIB, found[0].bytes);
+    while (count)
+        destroy(--count);
+}
+
+/* Another thread gets the handle before the one that destroyed the graph goes on. */
+static void test_a_new_graph_of_a_destroyed_ones_handle_stays(void)
+{
+    struct graphs_part found[GRAPHS_CARDS];
+
+    remember(0, GIB);
+    graphs_destroy_begin(EXEC(0));
+    remember(0, 2 * GIB);
+    graphs_destroy_end(EXEC(0), true);
+    TEST_ASSERT_EQUAL_UINT64(1, graphs_find(EXEC(0), found));
+    TEST_ASSERT_EQUAL_UINT64(2 * GIB, found[0].bytes);
 }
 
 /* After a trim, a launch asks at most for what all graphs of the card need beyond what is held. */
@@ -359,7 +426,7 @@ static void test_graphs_never_launched_and_those_of_another_card_need_nothing(vo
     remember(0, GIB);
     launch(0, GIB, 1);
     remember(1, GIB);
-    graphs_forget(EXEC(1));
+    destroy(1);
     trim(0);
     TEST_ASSERT_EQUAL_UINT64(0, launch(0, GIB, 1));
     TEST_ASSERT_EQUAL_INT(0, graphs_remember(EXEC(2), &(struct graphs_part){1, GIB}, 1));
@@ -397,7 +464,7 @@ static void test_rows_are_found_in_any_order(void)
     for (int i = 0; i < 64; i++)
         remember(i * 29 % 64, (uint64_t)(i * 29 % 64 + 1) * MIB);
     for (int i = 0; i < 64; i += 3)
-        graphs_forget(EXEC(i));
+        destroy(i);
     for (int i = 0; i < 64; i++) {
         TEST_ASSERT_EQUAL_UINT64(i % 3 != 0, graphs_find(EXEC(i), parts));
         if (i % 3)
@@ -421,7 +488,7 @@ static void *churn(void *argument)
             }
             graphs_end(&ask, true, GIB);
         } else if (!graphs_none()) {
-            graphs_forget(EXEC(exec));
+            destroy(exec);
         }
     }
     return NULL;
@@ -459,6 +526,9 @@ int main(void)
     RUN_TEST(test_launches_as_before_go_side_by_side);
     RUN_TEST(test_cards_do_not_wait_for_each_other);
     RUN_TEST(test_a_destroyed_graph_may_still_use_its_memory);
+    RUN_TEST(test_a_graph_that_the_driver_does_not_destroy_stays);
+    RUN_TEST(test_an_update_that_cannot_be_remembered_keeps_the_old_footprint);
+    RUN_TEST(test_a_new_graph_of_a_destroyed_ones_handle_stays);
     RUN_TEST(test_graphs_never_launched_and_those_of_another_card_need_nothing);
     RUN_TEST(test_a_launch_on_another_stream_is_not_as_before);
     RUN_TEST(test_a_handle_that_is_used_again_is_another_graph);

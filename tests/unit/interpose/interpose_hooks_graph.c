@@ -316,7 +316,7 @@ static CUresult CUDAAPI destroy(CUgraphExec exec)
 {
     (void)exec;
     got.destroyed++;
-    return CUDA_SUCCESS;
+    return fake.result;
 }
 
 static CUresult CUDAAPI add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
@@ -351,6 +351,7 @@ void setUp(void)
 void tearDown(void)
 {
     fake.inactive = false;
+    fake.result = CUDA_SUCCESS;
     cuGraphExecDestroy(EXEC);
     TEST_ASSERT_TRUE(graphs_none());
     TEST_ASSERT_EQUAL_INT(0, got.growing);
@@ -448,6 +449,17 @@ static void test_a_graph_that_the_driver_does_not_describe_is_refused(void)
     TEST_ASSERT_EQUAL_UINT64(96 * MIB, got.asked); /* as before the update */
 }
 
+static void test_a_graph_that_the_driver_refuses_to_destroy_is_still_counted(void)
+{
+    add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
+    make();
+    fake.result = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuGraphExecDestroy(EXEC));
+    fake.result = CUDA_SUCCESS;
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphLaunch(EXEC, NULL));
+    TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.asked);
+}
+
 static void test_a_launch_that_fails_gives_no_certainty(void)
 {
     add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
@@ -520,6 +532,7 @@ int main(void)
     RUN_TEST(test_the_largest_stack_of_a_graphs_kernels_is_asked_for);
     RUN_TEST(test_what_a_graph_allocates_is_asked_for_at_its_launch);
     RUN_TEST(test_a_graph_that_the_driver_does_not_describe_is_refused);
+    RUN_TEST(test_a_graph_that_the_driver_refuses_to_destroy_is_still_counted);
     RUN_TEST(test_a_launch_that_fails_gives_no_certainty);
     RUN_TEST(test_a_launch_without_room_trims_unless_there_is_a_capture);
     RUN_TEST(test_a_launch_that_a_guarantee_refuses_says_so);

@@ -43,7 +43,7 @@ interpose_unit(interpose_nudge MODULES nudge.c settings/size.c FAKES log)
 interpose_unit(interpose_route_pool MODULES route_pool.c base/lock.c base/process.c settings/size.c FAKES driver events log)
 interpose_unit(interpose_route_grow MEMBERS MODULES route_grow.c account/account.c account/blocks.c account/known_kernels.c account/limit.c
   base/lock.c base/process.c settings/size.c FAKES driver events log)
-interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c)
+interpose_unit(interpose_graphs MODULES account/graphs.c account/limit.c base/lock.c base/process.c WRAP realloc)
 interpose_unit(interpose_device MODULES account/device.c base/lock.c base/process.c settings/options.c settings/people.c
   settings/rules.c settings/size.c FAKES driver events log)
 interpose_unit(interpose_measure MODULES account/measure.c base/lock.c base/process.c base/thread.c WRAP pthread_cond_timedwait)
