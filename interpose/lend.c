@@ -444,14 +444,17 @@ bool lend_more(struct loan *loan)
         loan->until = clock_ms() + RACE_MS;
     lock_disable_cancel(); /* a cancelled thread would stay in the queue */
     const bool again = borrow(loan);
-    lock_restore_cancel();
+    if (!loan->waited) /* else at its end: what was kept for it would stay so */
+        lock_restore_cancel();
     return again;
 }
 
 void lend_end(const struct loan *loan)
 {
-    if (loan->waited)
-        account_end_wait(&loan->device->account, loan->need);
+    if (!loan->waited)
+        return;
+    account_end_wait(&loan->device->account, loan->need);
+    lock_restore_cancel();
 }
 
 /* Returns what the card lacks for `need` bytes beside what we could give back; `need` if not known. */

@@ -43,7 +43,8 @@ struct loan {
     uint64_t until;        /* clock_ms() at which it stops trying against others that are faster */
     bool had_room;         /* at the last try */
     unsigned long denials; /* of the account, at the last try */
-    bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call */
+    bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call: the
+                    thread cannot be cancelled meanwhile */
     struct lend_wait wait; /* for the card */
 };
 

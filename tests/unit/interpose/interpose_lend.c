@@ -81,13 +81,18 @@ bool nudge_python(int ordinal, uint64_t bytes)
 
 static bool captures, cancellable; /* when it was last asked */
 
-bool capture_any(void)
+static bool is_cancellable(void)
 {
     int state, disabled;
 
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_setcancelstate(state, &disabled);
-    cancellable = state == PTHREAD_CANCEL_ENABLE;
+    return state == PTHREAD_CANCEL_ENABLE;
+}
+
+bool capture_any(void)
+{
+    cancellable = is_cancellable();
     return captures;
 }
 
@@ -266,6 +271,7 @@ void tearDown(void)
     }
     is_listening = false;
     TEST_ASSERT_EQUAL_INT(0, atomic_load(&pushed));
+    TEST_ASSERT_TRUE(is_cancellable());
     test_end();
 }
 
@@ -636,6 +642,38 @@ static void test_beside_a_capture_no_request_waits(void)
     TEST_ASSERT_FALSE(lend_wait_on_card(&wait, card.ordinal, PAGE));
 }
 
+static void *free_when_waited_for(void *unused)
+{
+    uint64_t bytes;
+
+    (void)unused;
+    if (ledger_listen(neighbour, &bytes))
+        ledger_answer(neighbour);
+    while (!ledger_is_waited_for(neighbour))
+        usleep(1000);
+    ledger_settle(neighbour, 0);
+    return NULL;
+}
+
+/* A thread that was cancelled meanwhile would leave it kept, and the lease would never be lowered again. */
+static void test_what_was_waited_for_is_kept_for_a_thread_that_is_not_cancelled(void)
+{
+    struct loan loan = loan_of(LIMIT - CONTEXT);
+    pthread_t other;
+
+    options.wait = 600;
+    account_view(&card.account);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend_beside(neighbour, 40 * PAGE, 0));
+    TEST_ASSERT_EQUAL_INT(0, pthread_create(&other, NULL, free_when_waited_for, NULL));
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    pthread_join(other, NULL);
+    TEST_ASSERT_EQUAL_UINT64(loan.need, card.account.awaited);
+    TEST_ASSERT_FALSE(is_cancellable());
+    lend_end(&loan);
+    TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
+    TEST_ASSERT_TRUE(is_cancellable());
+}
+
 /* What was kept for it after a wait is so for one try. */
 static void test_each_try_ends_the_wait_before_it(void)
 {
@@ -644,6 +682,7 @@ static void test_each_try_ends_the_wait_before_it(void)
     account_view(&card.account);
     TEST_ASSERT_EQUAL_INT(0, account_wait_for_budget(&card.account, PAGE, 1));
     loan.waited = true;
+    lock_disable_cancel(); /* as after a wait */
     TEST_ASSERT_TRUE(lend_more(&loan));
     TEST_ASSERT_EQUAL_UINT64(0, card.account.awaited);
     lend_end(&loan);
@@ -772,6 +811,7 @@ int main(void)
     RUN_TEST(test_what_the_others_cannot_give_back_is_not_waited_for);
     RUN_TEST(test_what_this_process_has_in_the_drivers_pools_is_not_waited_for_either);
     RUN_TEST(test_beside_a_capture_no_request_waits);
+    RUN_TEST(test_what_was_waited_for_is_kept_for_a_thread_that_is_not_cancelled);
     RUN_TEST(test_each_try_ends_the_wait_before_it);
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
