@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/auxv.h>
 
 #include "interpose/base/lock.h"
 #include "interpose/see/stacks.h"
@@ -23,7 +23,6 @@
 #define FAILED_SITES 64
 #define FAILED_TIMES 16   /* then the call site counts as the program */
 #define SEARCHES     4000 /* at most; later call sites count as the program: a search takes 0.1 to 2 ms */
-#define PATH_MOST    512
 
 _Thread_local uint16_t owner_current;
 _Thread_local uint32_t owner_stack;
@@ -112,12 +111,13 @@ bool owner_never_calls(const char *path)
     return begins_with_any(path, names);
 }
 
+/* Returns true for the path of the program, as in the table of mappings, where it may be written otherwise
+ * than elsewhere: the kernel escapes a newline there. */
 static bool is_program(const char *path)
 {
-    char exe[PATH_MOST];
-    const ssize_t length = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    const struct owner_map *program = owner_maps_find(getauxval(AT_ENTRY));
 
-    return length > 0 && strlen(path) == (size_t)length && !memcmp(path, exe, (size_t)length);
+    return program && program->path == path;
 }
 
 /* Returns the owner for a file, with the lock held. */

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -222,6 +223,35 @@ static void *symbol_of(const char *library, const char *name)
     return dlsym(handle, name);
 }
 
+/* The program of the next test. Returns its exit status. */
+static int call_from_program(void)
+{
+    int (*volatile own)(void) = hook;
+
+    own();
+    return strcmp("program", owner_name(owner_current)) != 0;
+}
+
+/* The kernel escapes a newline in the table of mappings, but not in the link to the program's file. */
+static void test_a_program_is_the_program_whatever_its_path(void)
+{
+    static const char *const names[] = {"plain", "two\nlines", "\\012", "a\033[2Jscreen (deleted)"};
+    char folder[] = "/tmp/gpucap-owner.XXXXXX";
+
+    TEST_ASSERT_NOT_NULL(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        char path[128], command[512];
+
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        snprintf(command, sizeof(command), "cp \"/proc/%d/exe\" '%s' && exec '%s' program", (int)getpid(),
+                 path, path);
+        const int status = system(command);
+        unlink(path);
+        TEST_ASSERT_EQUAL_INT_MESSAGE(0, status, names[i]);
+    }
+    rmdir(folder);
+}
+
 /* As a Python program that calls the runtime by ctypes. */
 static void test_a_call_that_is_passed_on_twice_is_the_programs(void)
 {
@@ -358,8 +388,11 @@ static void test_searches_in_vain_come_to_an_end(void)
     TEST_ASSERT_LESS_OR_EQUAL_UINT(before + SEARCHES, owner_modules_read());
 }
 
-int main(void)
+int main(int count, char **words)
 {
+    (void)words;
+    if (count > 1)
+        return call_from_program();
     UNITY_BEGIN();
     RUN_TEST(test_libraries_have_the_names_that_people_know);
     RUN_TEST(test_calls_are_recognized_by_their_instructions);
@@ -371,6 +404,7 @@ int main(void)
     RUN_TEST(test_nothing_is_read_behind_a_stack_of_the_programs_own);
 #endif
     RUN_TEST(test_a_library_has_its_own_name_where_another_was_unloaded);
+    RUN_TEST(test_a_program_is_the_program_whatever_its_path);
     RUN_TEST(test_a_call_that_is_passed_on_twice_is_the_programs);
     RUN_TEST(test_a_library_is_not_the_program_though_its_path_is_as_long);
     RUN_TEST(test_a_call_that_is_passed_on_is_its_callers);
