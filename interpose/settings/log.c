@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interpose/base/quote.h"
+
 #define LINE_MAX_BYTES 1024
 
 static atomic_int threshold = OPTIONS_LOG_ERROR;
@@ -131,6 +133,7 @@ static void say(enum options_log level, const char *format, va_list arguments)
     size_t end = prefix + (size_t)length;
     if (end > sizeof(line) - 2)
         end = sizeof(line) - 2;
+    quote_flatten(line); /* paths and values may have any character */
     line[end++] = '\n';
     if (has_standard_error())
         write_quietly(line, end);

@@ -90,6 +90,27 @@ static void test_why_names_the_limit_of_the_job_that_refused(void)
     spawn_result_free(&result);
 }
 
+static void test_the_name_of_a_recording_does_not_act_on_a_terminal(void)
+{
+    static const char *const commands[] = {"why", "summary", "view"};
+
+    snprintf(path, sizeof(path), "%s", cli_path("a\033[2J\nb.gpucap"));
+    struct spawn_result result = why_job_refused(400 * MIB, 900 * MIB, 120 * MIB);
+    cli_expect_out("gpucap page $'/", &result); /* a shell reads it as the name */
+    cli_expect_out("/a\\033[2J\\012b.gpucap' -o page.html", &result);
+    TEST_ASSERT_NULL_MESSAGE(strchr(result.out, '\033'), result.out);
+    spawn_result_free(&result);
+    cli_write(path, "just some text, longer than the head of a recording would be", 60, 0600);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+        result = CLI_RUN(NULL, commands[i], path);
+        cli_expect_err("/a?[2J?b.gpucap is no recording of gpucap", &result);
+        spawn_result_free(&result);
+    }
+    result = CLI_RUN(NULL, "completion", "\033[2J");
+    cli_expect_err("unknown shell '?[2J'", &result);
+    spawn_result_free(&result);
+}
+
 /* What raises the limit of a process beyond its job's does not help. */
 static void test_why_names_the_limit_of_the_job_beside_that_of_a_process(void)
 {
@@ -443,6 +464,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_why_names_the_limit_of_the_job_that_refused);
+    RUN_TEST(test_the_name_of_a_recording_does_not_act_on_a_terminal);
     RUN_TEST(test_why_names_the_limit_of_the_job_beside_that_of_a_process);
     RUN_TEST(test_what_would_fit_counts_the_reserve_where_nothing_was_left);
     RUN_TEST(test_of_several_cards_advice_and_replay_say_which_they_mean);

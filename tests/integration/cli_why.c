@@ -18,6 +18,30 @@ void tearDown(void)
 }
 
 #ifdef HAS_WALK
+/* The name of a recording is what a process answers, and may act on a terminal. */
+static void test_what_a_process_answers_is_one_line_of_text(void)
+{
+    struct spawn_env *env = cli_env_real();
+    const char *program = spawn_build_path("tests/integration/prog_walk"),
+               *command = spawn_build_path("gpucap");
+    char script[8 * 4096];
+
+    snprintf(script, sizeof(script),
+             "cd '%s' && { echo take 100; until grep -q 'has 100' out; do sleep 0.05; done; "
+             "pid=$('%s' completion processes | head -n 1); "
+             "'%s' record start $pid --to=\"$(printf 'a\\033[2J\\nprocess 1: b')\" >&2; "
+             "'%s' record stop $pid >&2; echo; } | '%s' run " MEMBERS_SIM " --max=2G -- '%s' >out",
+             cli_path(""), command, command, command, command, program);
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    spawn_env_free(env);
+    cli_expect_status(0, &result);
+    cli_expect_err("/a?[2J?process 1: b\n", &result);
+    cli_expect_err(": recorded to ", &result);
+    TEST_ASSERT_NULL_MESSAGE(strchr(result.err, '\033'), result.err);
+    TEST_ASSERT_NULL(strstr(result.err, "\nprocess 1:"));
+    spawn_result_free(&result);
+}
+
 /* A higher limit would not help while another program has the card. The `echo` after
  * `why` keeps the shell from becoming `why`, which would close the program's input. */
 static void test_why_says_if_the_card_is_full_as_well(void)
@@ -507,6 +531,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_why_explains_the_last_refusal);
 #ifdef HAS_WALK
+    RUN_TEST(test_what_a_process_answers_is_one_line_of_text);
     RUN_TEST(test_why_says_if_the_card_is_full_as_well);
     RUN_TEST(test_why_knows_the_limit_of_a_process_above_that_of_its_job);
     RUN_TEST(test_memory_kept_for_another_job_is_named_and_can_be_had);

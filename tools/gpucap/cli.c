@@ -3,25 +3,30 @@
 
 #include "tools/simgpu/engine/sim_card_spec.h"
 #include "tools/gpucap/place.h"
+#include "tools/gpucap/words.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define TEXT_MAX      (3 * PATH_MAX)
 #define WORD_MAX      32 /* longer words are not compared */
 #define SUGGEST_STEPS 2  /* letters that may differ; the first one only if no other does */
 #define LIST_MAX      6  /* words that are listed if none is near */
 
 int cli_fail(const char *format, ...)
 {
+    char text[TEXT_MAX];
     va_list args;
+
     va_start(args, format);
-    fputs("gpucap: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    words_clean(text); /* a file may have any name */
+    fprintf(stderr, "gpucap: %s\n", text);
     return CLI_FAILED;
 }
 
@@ -70,8 +75,11 @@ static int unknown_of_few(const char *where, const char *what, const char *word,
                           const char *const *candidates, size_t count)
 {
     const char *dashes = strcmp(what, "option") ? "" : "--";
+    char text[WORDS_CUT];
 
-    fprintf(stderr, "gpucap: %sunknown %s '%s%s'; accepted: ", where, what, dashes, word);
+    snprintf(text, sizeof(text), "%s", word);
+    words_clean(text);
+    fprintf(stderr, "gpucap: %sunknown %s '%s%s'; accepted: ", where, what, dashes, text);
     for (size_t i = 0; i < count; i++)
         fprintf(stderr, "%s%s%s", i ? ", " : "", dashes, candidates[i]);
     fputc('\n', stderr);

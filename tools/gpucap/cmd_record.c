@@ -4,6 +4,7 @@
 #include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
 #include "tools/gpucap/look.h"
+#include "tools/gpucap/words.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -49,8 +50,11 @@ int cmd_record(const struct arguments *arguments)
     if ((status = look_open(&ledgers, arguments)))
         return status;
     status = ask_process(&ledgers, "record", arguments->operands[1], request, answer);
-    if (status == 0)
-        printf("process %s: %s", arguments->operands[1], answer);
+    if (status == 0) {
+        answer[strlen(answer) - (*answer != '\0')] = '\0'; /* the newline */
+        words_clean(answer);
+        printf("process %s: %s\n", arguments->operands[1], answer);
+    }
     ledgers_close(&ledgers);
     return status;
 }

@@ -213,12 +213,18 @@ static void test_a_pipe_is_not_read_as_a_file(void)
 /* A word must come out of a shell as it went in. */
 static void test_words_are_quoted_where_a_shell_would_change_them(void)
 {
-    static const char *const words[][2] = {{"plain/Az09_.%+=:,@-", "plain/Az09_.%+=:,@-"},
-                                           {"\xc3\xa4", "\xc3\xa4"},
-                                           {"", "''"},
-                                           {"a b", "'a b'"},
-                                           {"it's", "'it'\\''s'"}};
-    char text[64];
+    static const char *const words[][2] = {
+        {"plain/Az09_.%+=:,@-", "plain/Az09_.%+=:,@-"},
+        {"\xc3\xa4", "\xc3\xa4"},
+        {"", "''"},
+        {"a b", "'a b'"},
+        {"it's", "'it'\\''s'"},
+        {"a\\b", "'a\\b'"},
+        {"\x1b[2J\nx", "$'\\033[2J\\012x'"},
+        {"it's\\\n\x7f", "$'it\\047s\\134\\012\\177'"},
+        {"\n\n\n\n\n\n\n\n\n\n", "??????????"},
+        {"\n too long for this, so it is flattened", "? too long for this, so it is fla"}};
+    char text[34];
 
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
         TEST_ASSERT_EQUAL_STRING(words[i][1], quote_word(words[i][0], text, sizeof(text)));

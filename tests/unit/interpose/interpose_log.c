@@ -76,6 +76,12 @@ void tearDown(void)
     log_new_stderr();
 }
 
+static void test_what_is_said_is_one_line_of_text(void)
+{
+    log_error("cannot write '%s'", "a\n\x1b[2J\tb\x7f\xc3\xa4");
+    TEST_ASSERT_EQUAL_STRING("gpucap: cannot write 'a??[2J?b?\xc3\xa4'\n", written());
+}
+
 static void test_the_level_decides_what_is_said(void)
 {
     log_error("a %d", 1);
@@ -216,6 +222,7 @@ int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_the_level_decides_what_is_said);
+    RUN_TEST(test_what_is_said_is_one_line_of_text);
     RUN_TEST(test_what_is_said_once_is_said_once);
     RUN_TEST(test_a_long_line_is_cut_and_ended);
     RUN_TEST(test_errno_stays);
