@@ -78,7 +78,7 @@ size_t graphs_footprint(struct graphs_range *ranges, size_t count, struct graphs
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || ranges[i].card != ranges[i - 1].card) {
             if (cards == GRAPHS_CARDS)
-                break;
+                return GRAPHS_CARDS + 1;
             parts[cards++] = (struct graphs_part){.card = ranges[i].card};
             end = 0;
         }

@@ -37,7 +37,8 @@ struct graphs_part {
     uint64_t bytes;
 };
 
-/* Writes the footprint on each card, and returns the number of cards. Sorts the ranges. */
+/* Writes the footprint on each card, and returns the number of cards; GRAPHS_CARDS + 1 if there are more than
+ * can be counted. Sorts the ranges. */
 size_t graphs_footprint(struct graphs_range *ranges, size_t count, struct graphs_part parts[GRAPHS_CARDS]);
 
 extern _Atomic size_t graphs_known; /* rows in the table */

@@ -13,6 +13,7 @@
 #include "interpose/pool/streams.h"
 #include "interpose/refusal.h"
 #include "interpose/route.h"
+#include "interpose/settings/log.h"
 
 /* ---- what a graph allocates, and its kernels' stacks ---- */
 
@@ -112,6 +113,12 @@ static CUresult footprint_of(CUgraph graph, struct footprint *footprint)
         return CUDA_SUCCESS;
     walk(&found, graph);
     footprint->count = graphs_footprint(found.items, found.count, footprint->parts);
+    if (footprint->count > GRAPHS_CARDS) {
+        LOG_ERROR_ONCE("a graph that allocates memory on more than %d cards is refused, because it cannot be "
+                       "counted",
+                       GRAPHS_CARDS);
+        found.result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     footprint->stack = found.stack;
     free(found.items);
     return found.result;

@@ -99,7 +99,8 @@ static void test_no_more_cards_are_told_than_there_is_room_for(void)
 
     for (int i = 0; i <= GRAPHS_CARDS; i++)
         ranges[i] = (struct graphs_range){i, BASE, MIB};
-    TEST_ASSERT_EQUAL_UINT64(GRAPHS_CARDS, graphs_footprint(ranges, GRAPHS_CARDS + 1, more));
+    TEST_ASSERT_EQUAL_UINT64(GRAPHS_CARDS, graphs_footprint(ranges, GRAPHS_CARDS, more));
+    TEST_ASSERT_EQUAL_UINT64(GRAPHS_CARDS + 1, graphs_footprint(ranges, GRAPHS_CARDS + 1, more));
     TEST_ASSERT_EQUAL_UINT64(0, more[GRAPHS_CARDS].bytes);
 }
 

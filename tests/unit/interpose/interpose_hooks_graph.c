@@ -15,6 +15,7 @@
 #include "interpose/route.h"
 #include "interpose/see/events.h"
 #include "interpose/see/owner.h"
+#include "log_fake.h"
 
 #define MIB       (UINT64_C(1) << 20)
 #define GRAPH     ((CUgraph)0x100)
@@ -29,7 +30,8 @@ static struct node {
     CUgraphNodeType type;
     uint64_t bytes;
     uintptr_t function, kernel; /* its number is its stack */
-} nodes[4];
+    int card;
+} nodes[GRAPHS_CARDS + 1];
 static size_t node_count;
 
 static struct fake {
@@ -37,6 +39,7 @@ static struct fake {
     uint64_t held, used;              /* by the driver for graphs */
     uint64_t room;                    /* that may be asked for */
     bool captures, inactive, guarded; /* guarded: the process has no limit, and other jobs have a min */
+    bool many_cards;                  /* all have limits */
     int arrays;                       /* that may still grow; -1: any number */
 } fake;
 
@@ -130,7 +133,7 @@ uint64_t growth_stack_of(CUfunction kernel)
 
 struct device *device_get(CUdevice ordinal)
 {
-    return ordinal == 0 && !fake.guarded ? &device : NULL;
+    return (ordinal == 0 || fake.many_cards) && !fake.guarded ? &device : NULL;
 }
 
 struct device *device_guarded(CUdevice ordinal)
@@ -247,6 +250,8 @@ static CUresult CUDAAPI get_kernel(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *pa
 static CUresult CUDAAPI get_alloc(CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     params->poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    if ((uintptr_t)node != 99)
+        params->poolProps.location.id = nodes[(uintptr_t)node - 1].card;
     params->bytesize = (uintptr_t)node == 99 ? 64 * MIB : nodes[(uintptr_t)node - 1].bytes;
     params->dptr = 0;
     return answer_to(ALLOC);
@@ -359,7 +364,7 @@ void tearDown(void)
 
 static void add(CUgraphNodeType type, uint64_t bytes, uintptr_t function, uintptr_t kernel)
 {
-    nodes[node_count++] = (struct node){type, bytes, function, kernel};
+    nodes[node_count++] = (struct node){type, bytes, function, kernel, 0};
 }
 
 static void make(void)
@@ -460,6 +465,21 @@ static void test_a_graph_that_the_driver_refuses_to_destroy_is_still_counted(voi
     TEST_ASSERT_EQUAL_UINT64(32 * MIB, got.asked);
 }
 
+static void test_a_graph_on_more_cards_than_can_be_counted_is_refused(void)
+{
+    CUgraphExec exec;
+
+    fake.many_cards = true;
+    for (int i = 0; i <= GRAPHS_CARDS; i++) {
+        add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, MIB, 0, 0);
+        nodes[i].card = i;
+    }
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY, cuGraphInstantiateWithFlags(&exec, GRAPH, 0));
+    TEST_ASSERT_NOT_NULL_MESSAGE(strstr(log_fake_errors, "more than 16 cards is refused"), log_fake_errors);
+    node_count--;
+    make();
+}
+
 static void test_a_launch_that_fails_gives_no_certainty(void)
 {
     add(CU_GRAPH_NODE_TYPE_MEM_ALLOC, 32 * MIB, 0, 0);
@@ -533,6 +553,7 @@ int main(void)
     RUN_TEST(test_what_a_graph_allocates_is_asked_for_at_its_launch);
     RUN_TEST(test_a_graph_that_the_driver_does_not_describe_is_refused);
     RUN_TEST(test_a_graph_that_the_driver_refuses_to_destroy_is_still_counted);
+    RUN_TEST(test_a_graph_on_more_cards_than_can_be_counted_is_refused);
     RUN_TEST(test_a_launch_that_fails_gives_no_certainty);
     RUN_TEST(test_a_launch_without_room_trims_unless_there_is_a_capture);
     RUN_TEST(test_a_launch_that_a_guarantee_refuses_says_so);
