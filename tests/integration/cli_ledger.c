@@ -341,6 +341,26 @@ static void test_a_folder_that_cannot_be_read_is_named(void)
     spawn_result_free(&result);
 }
 
+/* For example after a card was divided into other slices again and again. */
+static void test_ledgers_that_are_not_read_are_told(void)
+{
+    char option[4096], name[64], expected[4096];
+
+    mkdir(cli_path("many"), 0700);
+    for (int i = 0; i < 65; i++) {
+        snprintf(name, sizeof(name), "many/GPU-%02d.ledger", i);
+        mkdir(cli_path(name), 0700); /* cannot be opened, and so is no old one */
+        if (i < 63)
+            continue;
+        snprintf(option, sizeof(option), "--ledger=%s", cli_path("many"));
+        snprintf(expected, sizeof(expected), "%s has more ledgers than the 64 that are read\n",
+                 cli_path("many"));
+        struct spawn_result result = CLI_RUN(NULL, "ps", option);
+        TEST_ASSERT_EQUAL_MESSAGE(i == 64, strstr(result.err, expected) != NULL, result.err);
+        spawn_result_free(&result);
+    }
+}
+
 static void test_ledger_is_found_by_its_settings(void)
 {
     struct spawn_env *env = cli_env();
@@ -592,6 +612,7 @@ int main(void)
     RUN_TEST(test_why_sends_those_who_come_too_late_to_a_recording);
     RUN_TEST(test_a_process_that_was_killed_is_gone);
     RUN_TEST(test_a_folder_that_cannot_be_read_is_named);
+    RUN_TEST(test_ledgers_that_are_not_read_are_told);
     RUN_TEST(test_ledger_is_found_by_its_settings);
     RUN_TEST(test_commands_survive_a_ledger_of_noise);
     RUN_TEST(test_ledger_of_another_version_counts_only_while_it_is_used);

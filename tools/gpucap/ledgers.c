@@ -75,6 +75,7 @@ static void open_card(const char *uuid, void *argument)
         return;
     struct ledgers_card *card = place_for(ledgers, uuid);
     if (!card) {
+        ledgers->left_out = true;
         ledger_close(ledger);
         return;
     }
@@ -117,17 +118,15 @@ void ledgers_close(struct ledgers *ledgers)
     *ledgers = (struct ledgers){0};
 }
 
-int ledgers_complain(const struct ledgers *ledgers, const char *command)
+void ledgers_complain(const struct ledgers *ledgers, const char *command)
 {
-    int count = 0;
-
     for (int i = 0; i < ledgers->count; i++) {
-        if (ledgers->cards[i].ledger || ledgers->cards[i].bare)
-            continue;
-        cli_fail("%s: %s", command, ledgers->cards[i].why);
-        count++;
+        if (!ledgers->cards[i].ledger && !ledgers->cards[i].bare)
+            cli_fail("%s: %s", command, ledgers->cards[i].why);
     }
-    return count;
+    if (ledgers->left_out)
+        cli_fail("%s: %s has more ledgers than the %d that are read", command, ledgers->folder,
+                 ledgers->count);
 }
 
 /* ---- reading ---- */

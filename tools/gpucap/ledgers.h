@@ -50,9 +50,11 @@ struct ledgers_card {
 
 struct ledgers {
     char folder[LEDGER_PATH];
-    char option[LEDGER_PATH + 64]; /* " --ledger=DIR" for commands to copy, if this command needed it, or "" */
-    struct cards *nvml; /* NULL: none */
+    char
+        option[LEDGER_PATH + 64]; /* " --ledger=DIR" for commands to copy, if this command needed it, or "" */
+    struct cards *nvml;           /* NULL: none */
     int count;
+    bool left_out;              /* there was no room for a ledger */
     struct ledgers_card *cards; /* sorted by number, then by UUID */
 };
 
@@ -102,7 +104,7 @@ bool ledgers_other(const struct ledgers_card *card, uint64_t *bytes);
  * one overwrites. */
 const char *ledgers_card_name(const struct ledgers_card *card);
 
-/* Prints on stderr which ledgers could not be opened. Returns their number. */
-int ledgers_complain(const struct ledgers *ledgers, const char *command);
+/* Prints on stderr which ledgers could not be opened, and if there are more than can be read. */
+void ledgers_complain(const struct ledgers *ledgers, const char *command);
 
 #endif
