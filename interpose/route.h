@@ -127,6 +127,7 @@ struct route_growth {
     struct device *device; /* NULL: not counted */
     uint64_t bytes;
     struct device *beside; /* without a limit: the card on which device_admit has admitted it, or NULL */
+    uint64_t stack, stack_before; /* per thread; 0: it asks for no stack */
 };
 
 /* Asks whether the driver may grow by about `bytes` (0: not known) on the current card. CUDA_SUCCESS: make
@@ -136,7 +137,8 @@ CUresult route_grow_begin(struct route_growth *growth, uint64_t bytes);
 CUresult route_grow_context_begin(struct route_growth *growth, CUdevice ordinal);
 void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context);
 /* The same for more stack per thread in the current context: the driver keeps stack for every thread that can
- * be resident. */
+ * be resident. A call that is refused leaves the context's stack as it was (measured), so route_grow_result
+ * must follow. */
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread);
 /* The same for a heap of the current context, which CU_LIMIT_MALLOC_HEAP_SIZE or CU_LIMIT_PRINTF_FIFO_SIZE
  * sets to `bytes`: only what is more than ever before counts. route_grow_heap_end or route_grow_abort must
@@ -146,6 +148,8 @@ void route_grow_heap_end(const struct route_growth *growth, CUlimit which, uint6
 void route_grow_end(const struct route_growth *growth);
 /* In place of route_grow_end if the driver's call has failed: nothing stays in the account. */
 void route_grow_abort(const struct route_growth *growth);
+/* The one or the other, by the driver's result. */
+void route_grow_result(const struct route_growth *growth, CUresult result);
 
 #define ROUTE_STACK 1024 /* bytes of stack per thread that a fresh context has room for (CUDA's default) */
 

@@ -320,9 +320,23 @@ void route_grow_end(const struct route_growth *growth)
     settle_growth(growth, true);
 }
 
+/* Another thread may have asked for a larger stack meanwhile. */
 void route_grow_abort(const struct route_growth *growth)
 {
+    struct grown *context = growth->stack ? current_context() : NULL;
+    uint64_t asked = growth->stack;
+
+    if (context)
+        atomic_compare_exchange_strong(&context->stack, &asked, growth->stack_before);
     settle_growth(growth, false);
+}
+
+void route_grow_result(const struct route_growth *growth, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        route_grow_end(growth);
+    else
+        route_grow_abort(growth);
 }
 
 CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_thread)
@@ -344,8 +358,11 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes_per_
     if (__builtin_mul_overflow(bytes_per_thread - before, device->threads, &need))
         need = UINT64_MAX;
     const CUresult result = grow(growth, device, limit_round(need));
-    if (result == CUDA_SUCCESS && context)
-        atomic_store(&context->stack, bytes_per_thread);
+    if (result == CUDA_SUCCESS && context) {
+        growth->stack = bytes_per_thread;
+        growth->stack_before = before;
+        atomic_store(&context->stack, bytes_per_thread); /* other threads need not ask for it */
+    }
     return result;
 }
 

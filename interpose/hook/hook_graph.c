@@ -293,7 +293,7 @@ static CUresult remember(CUgraphExec *exec, const struct footprint *footprint, C
             result_ = route_grow_stack_begin(&growth_, footprint_.stack);                                    \
         if (result_ == CUDA_SUCCESS) {                                                                       \
             result_ = remember(exec, &footprint_, ROUTE_TRY_SELDOM(call));                                   \
-            route_grow_end(&growth_);                                                                        \
+            route_grow_result(&growth_, result_);                                                            \
         }                                                                                                    \
         result_;                                                                                             \
     })

@@ -40,7 +40,7 @@ uint64_t growth_stack_of(CUfunction kernel)
         if (result_ == CUDA_SUCCESS)                                                                         \
             result_ = ROUTE_TRY_SELDOM(STREAMS_SUBMIT(stream, call));                                        \
         if (__builtin_expect(growth_.device != NULL, 0))                                                     \
-            route_grow_end(&growth_);                                                                        \
+            route_grow_result(&growth_, result_);                                                            \
         result_;                                                                                             \
     })
 
@@ -72,10 +72,7 @@ static void look_at_attributes(const CUlaunchConfig *config)
         CUresult result = route_grow_begin(&growth, 0);                                                      \
         if (result == CUDA_SUCCESS) {                                                                        \
             result = ROUTE_TRY(driver.symbol arguments, ROUTE_CURRENT, 0);                                   \
-            if (result == CUDA_SUCCESS)                                                                      \
-                route_grow_end(&growth);                                                                     \
-            else                                                                                             \
-                route_grow_abort(&growth);                                                                   \
+            route_grow_result(&growth, result);                                                              \
         }                                                                                                    \
         return result;                                                                                       \
     }
@@ -150,7 +147,7 @@ CUresult cuCtxSetLimit(CUlimit which, size_t value)
     CUresult result = route_grow_stack_begin(&growth, value);
     if (result == CUDA_SUCCESS) {
         result = ROUTE_TRY_SELDOM(driver.cuCtxSetLimit(which, value));
-        route_grow_end(&growth);
+        route_grow_result(&growth, result);
     }
     return result;
 }

@@ -96,6 +96,14 @@ void route_grow_abort(const struct route_growth *growth)
     route_grow_end(growth);
 }
 
+void route_grow_result(const struct route_growth *growth, CUresult result)
+{
+    if (result == CUDA_SUCCESS)
+        route_grow_end(growth);
+    else
+        route_grow_abort(growth);
+}
+
 void route_grow_context_end(const struct route_growth *growth, CUdevice ordinal, CUcontext context)
 {
     got.wrong += ordinal != (fake.card ? fake.card : CARD) || (context && context != FIRST);

@@ -359,6 +359,14 @@ static void test_a_launch_asks_for_the_stack_of_its_kernel(void)
     fake.local_bytes = 0;
     TEST_ASSERT_EQUAL_UINT64(0, growth_stack_of((CUfunction)0x310));
     fake.local_bytes = 2000;
+    fake.result = CUDA_ERROR_INVALID_VALUE; /* the stack stays as it was (measured) */
+    begin();
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE,
+                          cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL_INT(1, got.aborts);
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 2000));
+    TEST_ASSERT_EQUAL_INT(2, got.aborts);
+    fake.result = CUDA_SUCCESS;
     fake.refuse = CUDA_ERROR_OUT_OF_MEMORY;
     begin();
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_OUT_OF_MEMORY,

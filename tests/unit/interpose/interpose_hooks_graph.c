@@ -35,7 +35,7 @@ static struct node {
 static size_t node_count;
 
 static struct fake {
-    CUresult result;                  /* of launches */
+    CUresult result, instantiated;    /* of launches and updates; of instantiations */
     uint64_t held, used;              /* by the driver for graphs */
     uint64_t room;                    /* that may be asked for */
     bool captures, inactive, guarded; /* guarded: the process has no limit, and other jobs have a min */
@@ -46,6 +46,7 @@ static struct fake {
 static struct {
     uint64_t stack, asked;
     int asks, graph_ends, launches, trims, flags, says, kept, lends, awaits, rooms, destroyed, growing;
+    CUresult grown; /* the result that the growth of a stack was told */
 } got;
 
 /* ---- the test's own library ---- */
@@ -92,6 +93,12 @@ CUresult route_grow_stack_begin(struct route_growth *growth, uint64_t bytes)
 void route_grow_end(const struct route_growth *growth)
 {
     got.growing -= growth->device != NULL;
+}
+
+void route_grow_result(const struct route_growth *growth, CUresult result)
+{
+    got.grown = result;
+    route_grow_end(growth);
 }
 
 bool route_grow_graph_begin(struct route_growth *growth, CUdevice ordinal, uint64_t bytes, bool borrow)
@@ -294,7 +301,7 @@ static CUresult CUDAAPI instantiate(CUgraphExec *exec, CUgraph graph, unsigned l
 {
     (void)graph, (void)flags;
     *exec = EXEC;
-    return CUDA_SUCCESS;
+    return fake.instantiated;
 }
 
 static CUresult CUDAAPI instantiate_with(CUgraphExec *exec, CUgraph graph,
@@ -437,6 +444,18 @@ static void test_what_a_graph_allocates_is_asked_for_at_its_launch(void)
     TEST_ASSERT_EQUAL_INT(1, got.asks); /* another footprint */
 }
 
+static void test_the_stack_for_a_graph_that_the_driver_refuses_is_not_kept(void)
+{
+    CUgraphExec exec;
+
+    add(CU_GRAPH_NODE_TYPE_KERNEL, 0, 2000, 0);
+    make();
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, got.grown);
+    fake.instantiated = CUDA_ERROR_INVALID_VALUE;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, GRAPH, 0));
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_INVALID_VALUE, got.grown);
+}
+
 /* It could not be counted at its launch. */
 static void test_a_graph_that_the_driver_does_not_describe_is_refused(void)
 {
@@ -551,6 +570,7 @@ int main(void)
     RUN_TEST(test_a_graph_that_cannot_be_remembered_is_refused);
     RUN_TEST(test_the_largest_stack_of_a_graphs_kernels_is_asked_for);
     RUN_TEST(test_what_a_graph_allocates_is_asked_for_at_its_launch);
+    RUN_TEST(test_the_stack_for_a_graph_that_the_driver_refuses_is_not_kept);
     RUN_TEST(test_a_graph_that_the_driver_does_not_describe_is_refused);
     RUN_TEST(test_a_graph_that_the_driver_refuses_to_destroy_is_still_counted);
     RUN_TEST(test_a_graph_on_more_cards_than_can_be_counted_is_refused);

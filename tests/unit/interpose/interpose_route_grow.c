@@ -503,6 +503,27 @@ static void test_a_stack_grows_by_what_it_has_not(void)
     route_grow_abort(&growth);
 }
 
+static void test_a_stack_that_the_driver_refuses_is_asked_for_again(void)
+{
+    const uint64_t stack = 2 * PAGE / THREADS + ROUTE_STACK;
+    struct route_growth growth, larger;
+
+    make_context(0, FIRST);
+    const uint64_t before = room(0);
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_stack_begin(&growth, stack));
+        TEST_ASSERT_EQUAL_UINT64(2 * PAGE, growth.bytes);
+        route_grow_result(&growth, CUDA_ERROR_INVALID_VALUE);
+        TEST_ASSERT_EQUAL_UINT64(before, room(0));
+    }
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_stack_begin(&growth, stack));
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_stack_begin(&larger, stack + PAGE / THREADS));
+    route_grow_result(&growth, CUDA_ERROR_INVALID_VALUE);
+    route_grow_result(&larger, CUDA_SUCCESS); /* another thread's */
+    TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, route_grow_stack_begin(&growth, stack + PAGE / THREADS));
+    TEST_ASSERT_NULL(growth.device);
+}
+
 static void test_a_heap_grows_by_what_it_has_not(void)
 {
     struct route_growth growth;
@@ -838,6 +859,7 @@ int main(void)
     RUN_TEST(test_growth_beyond_the_limit_is_refused_or_borrowed);
     RUN_TEST(test_what_another_thread_gives_back_serves_growth);
     RUN_TEST(test_a_stack_grows_by_what_it_has_not);
+    RUN_TEST(test_a_stack_that_the_driver_refuses_is_asked_for_again);
     RUN_TEST(test_a_heap_grows_by_what_it_has_not);
     RUN_TEST(test_a_new_context_has_none_of_the_growth_of_the_last_one);
     RUN_TEST(test_an_admission_of_growth_ends);
