@@ -4,6 +4,7 @@
 #include "interpose/hook/hooks.h"
 #include "interpose/hook/pointer.h"
 #include "interpose/hook/seen.h"
+#include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/share/ipc.h"
 
@@ -58,6 +59,13 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     return code_of(ipc_export(block.pool, block.start, handle));
 }
 
+/* Returns true if the current context has ended: a thread keeps it after a reset. Nothing would unmap a block
+ * that was opened in it. Beside a capture the driver is not asked: that might end the capture. */
+static bool has_ended(void)
+{
+    return !capture_any() && driver_may_allocate() == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 /* Opens a handle, ours or by the driver's `call`, which also reports errors in other arguments, and notes for
  * a recording what was opened. */
 static CUresult open_handle(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned int flags,
@@ -71,9 +79,12 @@ static CUresult open_handle(CUdeviceptr *address, const CUipcMemHandle *handle, 
     if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || !ipc_is_ours(handle) ||
         driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         result = call(address, *handle, flags);
+    else if (!context)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (has_ended()) /* as natively (measured) */
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     else
-        result =
-            context ? code_of(ipc_open(handle, pools_owner(context), address)) : CUDA_ERROR_INVALID_CONTEXT;
+        result = code_of(ipc_open(handle, pools_owner(context), address));
     if (events_are_on() && result == CUDA_SUCCESS &&
         cuMemGetAddressRange_v2(&start, &bytes, *address) == CUDA_SUCCESS)
         seen_note(result, RECORDING_IMPORT, ROUTE_CURRENT, *address, bytes, NULL);

@@ -34,6 +34,7 @@ static struct fake {
     unsigned count;
     uint64_t writes; /* what the driver writes for an attribute */
     bool inactive, is_synchronous, decompresses, not_ours, no_context;
+    bool ended, captures; /* the current context has ended; a capture is open */
     int expose_rc, sync_rc, peer_rc, ipc_rc;
     int exposed, settled, synced, pushed, popped, disabled, not_alone, peers_added, peers_removed;
     CUdevice peer;
@@ -45,6 +46,11 @@ static struct fake {
 } fake;
 
 /* ---- the test's own library ---- */
+
+bool capture_any(void)
+{
+    return fake.captures;
+}
 
 bool route_active(void)
 {
@@ -286,6 +292,13 @@ static CUresult ipc_driver_open(CUdeviceptr *address, CUipcMemHandle handle, uns
     return CUDA_ERROR_UNKNOWN;
 }
 
+static CUresult mem_alloc(CUdeviceptr *address, size_t bytes)
+{
+    (void)address, (void)bytes;
+    TEST_ASSERT_FALSE_MESSAGE(fake.captures, "it might end the capture");
+    return fake.ended ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult ipc_driver_close(CUdeviceptr address)
 {
     (void)address;
@@ -313,6 +326,7 @@ void setUp(void)
     driver_entries.cuIpcOpenMemHandle = ipc_driver_open;
     driver_entries.cuIpcOpenMemHandle_v2 = ipc_driver_open;
     driver_entries.cuIpcCloseMemHandle = ipc_driver_close;
+    driver_entries.cuMemAlloc_v2 = mem_alloc;
 }
 
 void tearDown(void) {}
@@ -563,6 +577,20 @@ static void test_a_block_is_exported_from_its_start(void)
     TEST_ASSERT_EQUAL_INT(CUDA_ERROR_UNKNOWN, cuIpcGetMemHandle(&handle, START));
 }
 
+static void test_no_block_is_opened_in_a_context_that_has_ended(void)
+{
+    const unsigned lazy = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+    CUipcMemHandle handle = {{0}};
+    CUdeviceptr address = 0;
+
+    fake.ended = true;
+    TEST_ASSERT_EQUAL_INT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuIpcOpenMemHandle_v2(&address, handle, lazy));
+    TEST_ASSERT_NULL(fake.opened_in);
+    TEST_ASSERT_EQUAL_HEX64(0, address);
+    fake.captures = true;
+    TEST_ASSERT_EQUAL_INT(0, cuIpcOpenMemHandle_v2(&address, handle, lazy));
+}
+
 static void test_our_handles_are_opened_by_us_and_others_by_the_driver(void)
 {
     const unsigned lazy = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
@@ -619,6 +647,7 @@ int main(void)
     RUN_TEST(test_a_descriptor_covers_a_block_rounded_to_pages);
     RUN_TEST(test_another_card_gets_access_to_the_pool_as_well);
     RUN_TEST(test_a_block_is_exported_from_its_start);
+    RUN_TEST(test_no_block_is_opened_in_a_context_that_has_ended);
     RUN_TEST(test_our_handles_are_opened_by_us_and_others_by_the_driver);
     RUN_TEST(test_what_is_not_ours_is_closed_by_the_driver);
     return UNITY_END();
