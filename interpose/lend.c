@@ -237,8 +237,10 @@ void lend_listen(struct device *device)
     while (device->ordinal >= end && !atomic_compare_exchange_weak(&listens_end, &end, device->ordinal + 1))
         ;
     ledger_on_long_wait(device->ledger, say_long_wait, device);
-    /* Without the thread this process lends nothing; the others wait only a limited time for its answers. */
-    thread_start(serve, device);
+    /* The others wait only a limited time for its answers. */
+    if (!thread_start(serve, device))
+        LOG_ERROR_ONCE("no thread can be started: this process lends no memory to others, and answers no "
+                       "command of gpucap");
 }
 
 void lend_start(struct device *device)

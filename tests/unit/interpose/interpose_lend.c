@@ -96,9 +96,11 @@ bool capture_any(void)
     return captures;
 }
 
+static bool no_threads;
+
 bool thread_start(void *(*run)(void *argument), void *argument)
 {
-    is_listening = pthread_create(&thread, NULL, run, argument) == 0;
+    is_listening = !no_threads && pthread_create(&thread, NULL, run, argument) == 0;
     return is_listening;
 }
 
@@ -253,7 +255,7 @@ void setUp(void)
     atomic_store(&drivers_stuck, 0);
     atomic_store(&events_on, false);
     atomic_store(&noted_count, 0);
-    swept = captures = false;
+    swept = captures = no_threads = false;
     nudged = nudge_frees = 0;
     nudges = 0;
     answer_us = 0;
@@ -417,6 +419,15 @@ static void test_what_a_stream_frees_late_goes_back_while_the_job_is_above_its_h
         while (atomic_load(&drivers_idle)) /* until the thread has given that back */
             usleep(1000);
     }
+}
+
+static void test_a_process_without_the_thread_says_what_that_means(void)
+{
+    no_threads = true;
+    lend_start(&card);
+    TEST_ASSERT_EQUAL_STRING("no thread can be started: this process lends no memory to others, and answers "
+                             "no command of gpucap\n",
+                             log_fake_errors);
 }
 
 /* ---- the borrower ---- */
@@ -802,6 +813,7 @@ int main(void)
     RUN_TEST(test_a_free_is_told_only_if_another_waits);
     RUN_TEST(test_a_free_of_a_job_above_its_high_gives_back_what_is_above);
     RUN_TEST(test_what_a_stream_frees_late_goes_back_while_the_job_is_above_its_high);
+    RUN_TEST(test_a_process_without_the_thread_says_what_that_means);
     RUN_TEST(test_what_can_never_fit_is_asked_of_nobody);
     RUN_TEST(test_what_is_missing_is_asked_of_the_neighbour);
     RUN_TEST(test_a_recording_says_who_lent_how_much_for_a_request);
