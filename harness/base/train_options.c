@@ -280,13 +280,6 @@ const char *train_options_choice(const char *option, uint64_t value, char *buf, 
     return buf;
 }
 
-int train_options_choice_value(const char *option, const char *name)
-{
-    uint64_t value;
-
-    return parse_choice(find(option, strlen(option)), name, &value) ? (int)value : -1;
-}
-
 /* Writes the value as it would be given. */
 static void write_value(const struct train_options *options, const struct option_entry *entry,
                         char text[OPTION_TEXT_BYTES])

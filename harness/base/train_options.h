@@ -118,7 +118,4 @@ enum { OPTION_TEXT_BYTES = 64 };
 const char *train_options_difference(const struct train_options *a, const struct train_options *b,
                                      const char *const *names, char texts[2][OPTION_TEXT_BYTES]);
 
-/* Returns the value of that name, or -1: train_options_choice_value("model", "cnn") is MODEL_CNN. */
-int train_options_choice_value(const char *option, const char *name);
-
 #endif

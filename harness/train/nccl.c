@@ -171,8 +171,3 @@ void nccl_abort(struct nccl_comm *comm)
     if (locked)
         pthread_mutex_unlock(&comm->lock);
 }
-
-bool nccl_is_aborted(struct nccl_comm *comm)
-{
-    return atomic_load(&comm->aborted);
-}

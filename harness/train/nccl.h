@@ -45,6 +45,5 @@ bool nccl_has_failed(struct nccl_comm *comm);
 /* Ends queued operations, with undefined results, so that no stream waits for a rank that has ended. Any
  * thread; only the first call does something. */
 void nccl_abort(struct nccl_comm *comm);
-bool nccl_is_aborted(struct nccl_comm *comm);
 
 #endif

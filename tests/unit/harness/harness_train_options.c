@@ -144,8 +144,6 @@ static void test_help_names_every_mode_and_default(void)
                              train_options_choice("model", MODEL_GPT2_SMALL, name, sizeof(name)));
     TEST_ASSERT_EQUAL_STRING("fp16", train_options_choice("precision", PRECISION_FP16, name, sizeof(name)));
     TEST_ASSERT_EQUAL_STRING("threads", train_options_choice("pair-mode", PAIR_THREADS, name, sizeof(name)));
-    TEST_ASSERT_EQUAL_INT(MODEL_UNET, train_options_choice_value("model", "unet"));
-    TEST_ASSERT_EQUAL_INT(-1, train_options_choice_value("model", "vgg"));
 }
 
 /* Dashes are \\- in a page. */
