@@ -27,7 +27,7 @@ size_t model_value_bytes(const struct model *model, const struct value *value)
     return (size_t)model_rows(model, value) * (size_t)value->c * ops_type_bytes(model->type);
 }
 
-enum status model_need_value(struct model *model, int value)
+static enum status need_value(struct model *model, int value)
 {
     struct value *v = &model->values[value];
 
@@ -94,7 +94,7 @@ static enum status forward_layer(struct model *model, struct layer *layer)
     model->place.layer = (int)(layer - model->layers);
     for (int i = 0; i < LAYER_OUTPUTS && !status; i++) {
         if (layer->out[i] != NO_VALUE)
-            status = model_need_value(model, layer->out[i]);
+            status = need_value(model, layer->out[i]);
     }
     if (!status)
         status = unpack_params(model, layer);

@@ -200,7 +200,6 @@ enum status model_grad_assign(struct model *model, int value, struct tensor *ten
  * Returns false if the gradient of `out` is still needed, or `in` already has one. */
 bool model_grad_pass(struct model *model, int out, int in);
 
-enum status model_need_value(struct model *model, int value);
 size_t model_value_bytes(const struct model *model, const struct value *value);
 
 #define MODEL_OP(model, name, ...)                                                                           \

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 #include "harness/fleet/fleet_member.h"
-#include "harness/base/plot.h"
 #include "harness/scenario/scenario_card.h"
 #include "harness/scenario/scenario_table.h"
 
@@ -128,8 +127,6 @@ uint64_t scenario_held(const struct scenario *scenario, const struct scenario_ou
 bool scenario_needs(struct scenario *scenario, const struct scenario_way *way,
                     struct scenario_outcome *outcome);
 
-/* Writes the text of a cell for step times: "3.2 ms", or "out of memory" and the like. */
-void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size);
 void scenario_cell_bytes(uint64_t bytes, char *text, size_t size);
 
 /* Adds a name to the list in a cell: "naive, cache". Where there is no room, the list ends with dots. */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/base/plot.h"
 #include "tools/gpucap/probe.h"
 
 #define FILE_BYTES_MAX (4 << 20)

@@ -122,7 +122,8 @@ void scenario_cell_bytes(uint64_t bytes, char *text, size_t size)
     fleet_show_bytes(bytes, text, size);
 }
 
-void scenario_cell_ms(const struct scenario_outcome *outcome, char *text, size_t size)
+/* Writes the text of a cell for step times: "3.2 ms", or "out of memory" and the like. */
+static void cell_ms(const struct scenario_outcome *outcome, char *text, size_t size)
 {
     if (outcome->end != FLEET_OK)
         snprintf(text, size, "%s", outcome->ending);
@@ -258,7 +259,7 @@ bool scenario_train(struct scenario *scenario, const struct scenario_way *way,
         return false;
     scenario_cell_bytes(scenario->card.set, card, sizeof(card));
     scenario_cell_bytes(outcome->peak, peak, sizeof(peak));
-    scenario_cell_ms(outcome, time, sizeof(time));
+    cell_ms(outcome, time, sizeof(time));
     scenario_say(scenario, "%-28s card %-10s %-16s peak %-10s %.1f s%s%.120s", way->name, card, time, peak,
                  outcome->seconds, outcome->end == FLEET_FAILED ? "  " : "",
                  outcome->end == FLEET_FAILED ? outcome->reason : "");

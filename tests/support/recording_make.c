@@ -34,7 +34,8 @@ bool recording_make_open(struct recording_make *make, const char *path, struct r
     return true;
 }
 
-void recording_make_flush(struct recording_make *make)
+/* Ends a block. */
+static void flush(struct recording_make *make)
 {
     struct recording_block head = {.magic = RECORDING_BLOCK,
                                    .codec = (uint32_t)make->codec,
@@ -67,7 +68,7 @@ static unsigned char *add_record(struct recording_make *make, uint16_t type, siz
     const struct recording_record record = {type, (uint16_t)((bytes + 7) / 8 * 8)};
 
     if (make->block_bytes + record.size > RECORDING_BLOCK_MAX / 8)
-        recording_make_flush(make);
+        flush(make);
     unsigned char *to = make->block + make->block_bytes;
     memset(to, 0, record.size);
     memcpy(to, &record, sizeof(record));
@@ -106,7 +107,7 @@ void recording_make_close(struct recording_make *make, uint64_t time_ns, bool en
 {
     if (ended)
         recording_make_event(make, RECORDING_END, (struct recording_event){.time_ns = time_ns});
-    recording_make_flush(make);
+    flush(make);
     if (fclose(make->file)) {
         perror("recording_make");
         exit(2);

@@ -27,8 +27,6 @@ void recording_make_event(struct recording_make *make, uint16_t type, struct rec
 void recording_make_name(struct recording_make *make, uint16_t type, uint32_t id, const char *text,
                          size_t bytes);
 void recording_make_stack(struct recording_make *make, uint32_t id, const uint64_t *frames, uint32_t count);
-/* Ends a block. */
-void recording_make_flush(struct recording_make *make);
 /* With `ended`, writes the record of a regular end first. */
 void recording_make_close(struct recording_make *make, uint64_t time_ns, bool ended);
 
