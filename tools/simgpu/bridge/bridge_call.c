@@ -9,7 +9,6 @@
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_state.h"
-#include "tools/simgpu/engine/sim_stream.h"
 #include "tools/simgpu/engine/sim_stream_work.h"
 #include "tools/simgpu/simgpu.h"
 
@@ -41,12 +40,8 @@ static _Atomic bool armed;             /* the script has a rule */
 static bool script_is_bad;             /* written once, before the first read */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-const char *sim_call_symbol(enum sim_entry entry)
-{
-    return symbols[entry];
-}
-
-int sim_call_entry(const char *symbol, size_t length)
+/* Returns the number of an entry point, or -1. */
+static int entry_of(const char *symbol, size_t length)
 {
     int i;
 
@@ -61,7 +56,7 @@ static int set_script(const char *text, const char *where)
     struct sim_fault_script parsed;
     char why[256];
 
-    if (sim_fault_parse(&parsed, text, sim_call_entry, why, sizeof(why)) != 0) {
+    if (sim_fault_parse(&parsed, text, entry_of, why, sizeof(why)) != 0) {
         fprintf(stderr, "simgpu: %s: %s\n", where, why);
         return -1;
     }
@@ -157,7 +152,7 @@ CUresult sim_call_leave(const struct sim_call *call, CUresult result)
 
 unsigned long simgpu_calls(const char *symbol)
 {
-    int entry = symbol ? sim_call_entry(symbol, strlen(symbol)) : -1;
+    int entry = symbol ? entry_of(symbol, strlen(symbol)) : -1;
 
     return entry < 0 ? 0 : (unsigned long)atomic_load(&counts[entry]);
 }

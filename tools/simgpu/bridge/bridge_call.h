@@ -36,8 +36,6 @@ struct sim_call sim_call_enter(enum sim_entry entry, bool anytime);
 /* Ends a call that was not refused. Returns its result. */
 CUresult sim_call_leave(const struct sim_call *call, CUresult result);
 
-const char *sim_call_symbol(enum sim_entry entry);
-int sim_call_entry(const char *symbol, size_t length); /* -1: no such entry point */
 bool sim_call_script_is_bad(void); /* GPUCAP_SIM_FAULT does not parse: cuInit has to fail */
 
 #define CALL_WHEN(symbol, anytime, work)                                                                     \

@@ -1,8 +1,6 @@
-/* bridge_procaddr: cuGetProcAddress. See bridge_procaddr.h. The table is generated from entries.def; there is
- * no second list of names.
+/* bridge_procaddr: cuGetProcAddress finds the symbol of a name by version and by the flags for the default
+ * stream. The table is generated from entries.def; there is no second list of names. Owns no lock.
  */
-#include "tools/simgpu/bridge/bridge_procaddr.h"
-
 #include "tools/simgpu/bridge/bridge_call.h"
 #include "tools/simgpu/engine/sim_device.h"
 
@@ -44,8 +42,9 @@ static bool has_variant(const char *name)
     return false;
 }
 
-CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t flags,
-                           CUdriverProcAddressQueryResult *status)
+/* cuGetProcAddress_v2 without what every entry point does around its work. */
+static CUresult procaddr(const char *name, void **out, int version, cuuint64_t flags,
+                         CUdriverProcAddressQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     void (*code)(void) = NULL;
@@ -79,7 +78,7 @@ CUresult sim_procaddr_find(const char *name, void **out, int version, cuuint64_t
 /* cuGetProcAddress (v1) has no status, so it returns an error. */
 static CUresult find_or_fail(const char *name, void **out, int version, cuuint64_t flags)
 {
-    CUresult result = sim_procaddr_find(name, out, version, flags, NULL);
+    CUresult result = procaddr(name, out, version, flags, NULL);
 
     return result == CUDA_SUCCESS && !*out ? CUDA_ERROR_NOT_FOUND : result;
 }
@@ -92,6 +91,5 @@ CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuin
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *symbolStatus)
 {
-    return CALL_ANYTIME(cuGetProcAddress_v2,
-                        sim_procaddr_find(symbol, pfn, cudaVersion, flags, symbolStatus));
+    return CALL_ANYTIME(cuGetProcAddress_v2, procaddr(symbol, pfn, cudaVersion, flags, symbolStatus));
 }

@@ -52,13 +52,6 @@ ncclResult_t sim_nccl_comm_check(ncclComm_t comm, const char *caller)
     return at ? ncclSuccess : sim_nccl_fail(ncclInvalidArgument, "%s: not a communicator", caller);
 }
 
-void sim_nccl_comm_keep(ncclComm_t comm)
-{
-    pthread_mutex_lock(&comm->lock);
-    comm->refs++;
-    pthread_mutex_unlock(&comm->lock);
-}
-
 void sim_nccl_comm_drop(ncclComm_t comm)
 {
     bool last;
@@ -96,7 +89,8 @@ static ncclResult_t find_card(int *device, unsigned char *card)
     return result;
 }
 
-ncclResult_t sim_nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank)
+/* Joins as one rank, without waiting for the others; sim_nccl_comm_meet() waits. */
+static ncclResult_t join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank)
 {
     unsigned char card[SIM_NCCL_CARD];
     struct ncclComm *comm;
@@ -150,7 +144,7 @@ ncclResult_t sim_nccl_comm_meet(ncclComm_t comm)
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank)
 {
-    ncclResult_t result = sim_nccl_comm_join(comm, nranks, &commId, rank);
+    ncclResult_t result = join(comm, nranks, &commId, rank);
 
     if (result == ncclSuccess)
         result = sim_nccl_group_meet(*comm);
@@ -166,7 +160,7 @@ static ncclResult_t join_all(ncclComm_t *comm, int count, const int *devices, co
     for (int i = 0; i < count && result == ncclSuccess; i++) {
         result = sim_nccl_cuda(cudaSetDevice(devices ? devices[i] : i), "cudaSetDevice");
         if (result == ncclSuccess)
-            result = sim_nccl_comm_join(&comm[i], count, id, i);
+            result = join(&comm[i], count, id, i);
     }
     for (int i = 0; i < count && result == ncclSuccess; i++)
         result = sim_nccl_comm_meet(comm[i]);

@@ -33,16 +33,13 @@ struct ncclComm {
     uint64_t stage;
 };
 
-/* Joins as one rank, without waiting for the others; sim_nccl_comm_meet() waits. */
-ncclResult_t sim_nccl_comm_join(ncclComm_t *out, int size, const ncclUniqueId *id, int rank);
 /* Waits for all ranks. Fails if two of them use the same card. Destroys the communicator on failure. */
 ncclResult_t sim_nccl_comm_meet(ncclComm_t comm);
 
 /* Returns ncclInvalidArgument if the handle is not a communicator of this program. */
 ncclResult_t sim_nccl_comm_check(ncclComm_t comm, const char *caller);
 
-/* A queued call holds a reference. */
-void sim_nccl_comm_keep(ncclComm_t comm);
+/* Gives up a reference: the program's handle has one, and each queued call. */
 void sim_nccl_comm_drop(ncclComm_t comm);
 
 #endif
