@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "harness/base/cuda_device.h"
-
 static const char *const kind_names[] = {
 #define MEM_KIND_NAME(kind, name) name,
     MEM_KINDS(MEM_KIND_NAME)

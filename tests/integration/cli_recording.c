@@ -8,7 +8,6 @@
 
 #include "cli_support.h"
 #include "tests/support/recording_make.h"
-#include "tools/gpucap/recording_unpack.h"
 #include "unity.h"
 
 #define EVENTS 2000

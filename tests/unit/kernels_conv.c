@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu_threads.h"
 #include "kernels_check.h"
 #include "unity.h"
 

@@ -1,6 +1,5 @@
 /* ps_owners: gpucap ps --owners: who within a process holds its memory. Owns no lock. */
 #include "tools/gpucap/ask.h"
-#include "tools/gpucap/cli.h"
 #include "tools/gpucap/ps.h"
 #include "tools/gpucap/words.h"
 

@@ -1,7 +1,6 @@
 /* text: help, manual page and version, all from the tables of commands and options, so that none of them can
  * say what the parser does not do. Writes to stdout only.
  */
-#include "tools/simgpu/engine/sim_card_spec.h"
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"

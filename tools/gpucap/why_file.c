@@ -9,7 +9,6 @@
 #include "tools/gpucap/recording_set.h"
 #include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/why_apart.h"
-#include "tools/gpucap/cli.h"
 #include "tools/gpucap/lines.h"
 #include "tools/gpucap/words.h"
 

@@ -16,7 +16,6 @@
 #include "interpose/base/process.h"
 #include "interpose/driver/driver.h"
 #include "interpose/pool/pools.h"
-#include "interpose/share/ipc.h"
 
 #define PERIOD_S   4
 #define QUARTER_MS (PERIOD_S * 1000 / 4 + 1)

@@ -9,7 +9,6 @@
 
 #include "interpose/account/known_kernels.h"
 #include "interpose/account/limit.h"
-#include "interpose/library.h"
 #include "interpose/pool/capture.h"
 #include "interpose/pool/pools.h"
 #include "interpose/recorded.h"

@@ -4,8 +4,6 @@
 
 #include "tools/simgpu/bridge/bridge_per_thread.h"
 
-#include "tools/simgpu/engine/sim_device.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -5,7 +5,6 @@
 
 #include "tools/simgpu/engine/sim_alloc_calls.h"
 #include "tools/simgpu/engine/sim_array.h"
-#include "tools/simgpu/engine/sim_device.h"
 #include "tools/simgpu/engine/sim_host.h"
 #include "tools/simgpu/engine/sim_ipc.h"
 #include "tools/simgpu/engine/sim_pointer.h"

@@ -8,7 +8,6 @@
 
 #include "tools/simgpu/engine/sim_batch.h"
 #include "tools/simgpu/engine/sim_event.h"
-#include "tools/simgpu/engine/sim_event_share.h"
 
 SINGLE(cuStreamCreate, sim_stream_create(out, flags, 0), CUstream *out, unsigned int flags)
 

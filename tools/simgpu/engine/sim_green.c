@@ -1,13 +1,10 @@
 /* sim_green: green contexts. See sim_green.h. */
 #include "tools/simgpu/engine/sim_green.h"
 
-#include "tools/simgpu/engine/sim_capture.h"
 #include "tools/simgpu/engine/sim_context_life.h"
 #include "tools/simgpu/engine/sim_device.h"
-#include "tools/simgpu/engine/sim_event.h"
 #include "tools/simgpu/engine/sim_lock.h"
 #include "tools/simgpu/engine/sim_object.h"
-#include "tools/simgpu/engine/sim_stream.h"
 #include "tools/simgpu/engine/sim_stream_calls.h"
 
 #include <stdlib.h>
