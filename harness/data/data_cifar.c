@@ -2,7 +2,6 @@
  * read when they are needed, so the files take no memory. */
 #include "harness/data/dataset_source.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +91,7 @@ static enum status open_file(struct cifar *source, int index, enum data_corrupt 
     file_name(index, name);
     if (snprintf(path, sizeof(path), "%s/%s", source->path, name) >= (int)sizeof(path))
         return status_fail(STATUS_FAILED, "--data: the path is too long");
-    if (file_open(AT_FDCWD, path, &file->fd, &bytes, &reason)) {
+    if (file_open(path, &file->fd, &bytes, &reason)) {
         if (index == 0 || corrupt == CORRUPT_REFUSE)
             return status_fail(STATUS_FAILED, "%s: %s", path, reason);
         return status_fail(STATUS_OK, "%s: %s; going on without it", path, reason);

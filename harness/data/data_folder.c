@@ -2,7 +2,6 @@
  * errors found, when its sample is needed. Without a folder for validation, the seed chooses files for it. */
 #include "harness/data/dataset_source.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +53,7 @@ static enum source_result load(const char *path, struct scratch *scratch, size_t
     uint64_t size;
     int fd;
 
-    if (file_open(AT_FDCWD, path, &fd, &size, reason))
+    if (file_open(path, &fd, &size, reason))
         return SOURCE_CORRUPT;
     if (size > IMAGE_MAX_FILE) {
         *reason = "it is larger than 64 MiB";

@@ -3,7 +3,6 @@
  * be larger than memory. */
 #include "harness/data/dataset_source.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +78,7 @@ static enum status open_text(struct text *source, const struct data_config *conf
     source->path = strdup(config->path);
     if (!source->path)
         return status_fail(STATUS_NO_MEMORY, "no host memory for a path");
-    if (file_open(AT_FDCWD, source->path, &source->fd, &bytes, &reason))
+    if (file_open(source->path, &source->fd, &bytes, &reason))
         return status_fail(STATUS_FAILED, "%s: %s", source->path, reason);
     status = check_start(source, bytes);
     if (status)

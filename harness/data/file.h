@@ -6,9 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Opens a regular file for reading and sets *fd and *bytes. `name` is relative to the folder `dir`, or
- * AT_FDCWD. Returns 0, or -1 and sets *reason. */
-int file_open(int dir, const char *name, int *fd, uint64_t *bytes, const char **reason);
+/* Opens a regular file for reading and sets *fd and *bytes. Returns 0, or -1 and sets *reason. */
+int file_open(const char *path, int *fd, uint64_t *bytes, const char **reason);
 
 /* Reads exactly `bytes` bytes at `offset`. Returns 0, or -1 and sets *reason. */
 int file_read_at(int fd, uint8_t *into, size_t bytes, uint64_t offset, const char **reason);

@@ -2,7 +2,6 @@
  * program. */
 #include "harness/data/idx.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,7 +82,7 @@ enum status idx_load(struct idx *idx, const char *path)
     int fd;
 
     memset(idx, 0, sizeof(*idx));
-    if (file_open(AT_FDCWD, path, &fd, &bytes, &wrong))
+    if (file_open(path, &fd, &bytes, &wrong))
         return status_fail(STATUS_FAILED, "%s: %s", path, wrong);
     status = load_open_file(idx, fd, bytes, path);
     close(fd);

@@ -33,10 +33,10 @@ struct fleet_totals fleet_totals(const struct fleet_member *members, size_t coun
     return totals;
 }
 
-static void number(double value, const char *format_unit, char *text, size_t size)
+static void milliseconds(double value, char *text, size_t size)
 {
     if (isfinite(value) && value > 0)
-        snprintf(text, size, value < 1000 ? "%.2f%s" : "%.0f%s", value, format_unit);
+        snprintf(text, size, value < 1000 ? "%.2f ms" : "%.0f ms", value);
     else
         snprintf(text, size, "-");
 }
@@ -61,9 +61,9 @@ static void print_row(FILE *out, size_t i, const struct fleet_member *member,
     const int width = alone ? NAME_BESIDE : NAME_WIDTH;
     char ms[32], alone_ms[32] = "", loss[32] = "-", memory[32], ending[96];
 
-    number(fleet_member_step_ms(member), " ms", ms, sizeof(ms));
+    milliseconds(fleet_member_step_ms(member), ms, sizeof(ms));
     if (alone)
-        number(fleet_member_step_ms(alone), " ms", alone_ms, sizeof(alone_ms));
+        milliseconds(fleet_member_step_ms(alone), alone_ms, sizeof(alone_ms));
     if (isfinite(member->progress.loss))
         snprintf(loss, sizeof(loss), "%.4g", member->progress.loss);
     fleet_show_bytes(member->peak_memory, memory, sizeof(memory));

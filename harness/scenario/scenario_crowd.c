@@ -206,7 +206,7 @@ static void fill_row(struct scenario_result *result, unsigned i, struct crowd *c
     if (from >= 0 && crowd->total[i][from].wall_s > 0)
         table_set(&result->table, 2 + column, "%.1f",
                   (double)crowd->total[i][from].steps / crowd->total[i][from].wall_s);
-    table_fill(&result->table, "-");
+    table_fill(&result->table);
 }
 
 static int best_of(const struct crowd *crowd, bool native)

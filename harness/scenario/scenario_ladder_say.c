@@ -80,7 +80,7 @@ static void fill_table(struct climb *climb)
             table_set(&result->table, 2 + column, "%s", climb->cell[i][shown[column]]);
         scenario_cell_bytes(climb->figures[i].peak, size, sizeof(size));
         table_set(&result->table, 2 + columns, "%s", size);
-        table_fill(&result->table, "-");
+        table_fill(&result->table);
     }
 }
 

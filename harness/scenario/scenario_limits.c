@@ -58,7 +58,7 @@ static void accumulation_row(struct scenario *scenario, scenario_work_list base,
     } else {
         table_set(&result->table, 1, "%s", outcome.ending);
     }
-    table_fill(&result->table, "-");
+    table_fill(&result->table);
 }
 
 /* Trains with the largest batch and adds its row. Returns the batch; 0: none. */
@@ -82,7 +82,7 @@ static uint64_t batch_row(struct scenario *scenario, const struct scenario_way *
     } else {
         table_set(&result->table, 1, "%s (%.60s)", outcome.ending, outcome.reason);
     }
-    table_fill(&result->table, "-");
+    table_fill(&result->table);
     return outcome.end == FLEET_OK ? outcome.batch : 0;
 }
 

@@ -58,7 +58,7 @@ static void manner_row(struct scenario_result *result, const struct manner *mann
     table_set(&result->table, 4, "%.1f", now->wall_rate);
     if (serial->wall_rate > 0)
         table_set(&result->table, 5, "%.2f", now->wall_rate / serial->wall_rate);
-    table_fill(&result->table, "-");
+    table_fill(&result->table);
     scenario_row(result, manner->name, colour);
     scenario_bar(result, 0, now->training_rate, "%.1f", now->training_rate);
     scenario_bar(result, 1, now->wall_rate, "%.1f", now->wall_rate);
@@ -68,7 +68,7 @@ static void skip_row(struct scenario_result *result, const struct manner *manner
 {
     table_row(&result->table, "%s", manner->name);
     table_set(&result->table, 1, "skipped: %s", why);
-    table_fill(&result->table, "-");
+    table_fill(&result->table);
 }
 
 /* Runs one manner. Returns false if a signal asked to stop. */

@@ -172,7 +172,7 @@ static void fill_row(struct peaks *peaks, enum row row, const char *name)
         table_set(&result->table, 6, "%.1f s", (double)figures->job.waited_ms / 1000);
         table_set(&result->table, 7, "%s", lent);
     }
-    table_fill(&result->table, "-");
+    table_fill(&result->table);
     scenario_row(result, name, row < SHARE ? COLOUR_NATIVE : COLOUR_GPUCAP);
     scenario_bar(result, 0, total->trained, "%u of %u", total->trained, total->count);
     scenario_bar(result, 1, total->trained == total->count ? total->wall_s : 0,

@@ -37,11 +37,11 @@ void table_set(struct table *table, unsigned column, const char *format, ...)
     va_end(arguments);
 }
 
-void table_fill(struct table *table, const char *text)
+void table_fill(struct table *table)
 {
     for (unsigned i = 0; table->rows && i < table->columns; i++) {
         if (!table->cell[table->rows - 1][i][0])
-            table_set(table, i, "%s", text);
+            table_set(table, i, "-");
     }
 }
 

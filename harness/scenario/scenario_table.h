@@ -23,8 +23,8 @@ void table_row(struct table *table, const char *format, ...) __attribute__((form
 void table_set(struct table *table, unsigned column, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Sets every empty cell of the last row. */
-void table_fill(struct table *table, const char *text);
+/* Writes a dash into every empty cell of the last row. */
+void table_fill(struct table *table);
 
 void table_print(const struct table *table, FILE *out);
 void table_print_markdown(const struct table *table, FILE *out);

@@ -106,7 +106,7 @@ static void test_tables_align_and_escape(void)
     table_row(&table, "a|b");
     table_set(&table, 1, "%d ms", 3);
     table_row(&table, "long name");
-    table_fill(&table, "-");
+    table_fill(&table);
     table_set(&table, 7, "beyond the columns");
     table_print(&table, out);
     table_print_markdown(&table, out);
