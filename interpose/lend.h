@@ -39,8 +39,8 @@ struct loan {
     uint64_t need;         /* bytes, as the account counts them */
     uint64_t (*missing)(struct account *account, uint64_t need);
     int tries;             /* 0 at first */
-    int vain;              /* the last tries that brought nothing, though all others have answered */
-    uint64_t until;        /* clock_ms() at which it stops trying against others that are faster */
+    int vain;              /* tries in a row that brought nothing although all others have answered */
+    uint64_t until;        /* clock_ms() until which it tries again although others were faster */
     bool had_room;         /* at the last try */
     unsigned long denials; /* of the account, at the last try */
     bool waited; /* the last lend_more waited and got a lease, kept for this request until the next call: the

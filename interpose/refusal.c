@@ -180,7 +180,7 @@ static void note_apart(int ordinal, const uint64_t apart[RECORDING_APART_COUNT])
 }
 
 /* Enters a refusal into recordings and the ledger (NULL: none). `fits`: what would have been granted.
- * `job_max`: the limit of its job, if that or the process's own refused and there is one; else 0. */
+ * `job_max`: the limit of the job if that limit, or the process's own, has refused; 0: neither, or no job. */
 static void enter(struct ledger *ledger, int ordinal, const struct ledger_refusal *refusal, uint64_t fits,
                   enum recording_limit cause, uint64_t job_max)
 {

@@ -1,6 +1,6 @@
-/* refusal: reports why a request was refused: one line on stderr, for refusals that are alike at most one per
- * second, with a count in the next line or at exit; and an entry in the ledger for `gpucap why`. Owns no
- * lock.
+/* refusal: reports why a request was refused: by a line on stderr, and by an entry in the ledger for
+ * `gpucap why`. Of refusals that are alike at most one per second gets a line; the next line, or one at exit,
+ * says how many did not. Owns no lock.
  */
 #ifndef GPUCAP_REFUSAL_H
 #define GPUCAP_REFUSAL_H

@@ -74,9 +74,9 @@ struct route_attempt {
     struct lend_wait wait;
 };
 
-/* Makes room after the driver has refused: first all idle memory of this process is given back, unless the
- * card could not serve the request even then; then other processes on the card are asked for theirs; then it
- * waits as the option `wait` says. Returns true if the call is worth making again. */
+/* Makes room after the driver has refused. First gives back all idle memory of this process, unless the card
+ * could not serve the request even then. Later asks other processes on the card for theirs, and at last waits
+ * as the option `wait` says. Returns true if the call is worth making again. */
 bool route_retry(struct route_attempt *attempt);
 
 /* Makes a driver call that takes `bytes` of a card. If the card is full, makes room and calls again. */

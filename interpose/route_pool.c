@@ -23,7 +23,7 @@ static CUresult ask_about_capture(void)
     return capture_any() ? driver_may_allocate() : CUDA_SUCCESS;
 }
 
-/* Refuses through the driver, which writes *address as it does on a refusal. */
+/* Has the driver refuse, so that it also does to *address what it does at a refusal. */
 static CUresult refuse(const struct pool *pool, CUdeviceptr *address, uint64_t bytes)
 {
     const CUresult result = driver.cuMemAlloc_v2(address, NEVER_FITS);

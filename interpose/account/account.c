@@ -167,7 +167,7 @@ static void use_measurement(struct account *account, const struct measurement *m
 }
 
 /* What a figure is for. An estimate suffices to grant, not to refuse. A figure shown to the program must not
- * depend on other processes, as the bound does. */
+ * depend on other processes, as an estimate does. */
 enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
 
 /* Asks the driver. Returns false if the figure does not suffice to refuse. */

@@ -20,11 +20,11 @@ struct account {
     struct limit_state state;
     uint64_t charged; /* live blocks as we count them, rounded as the driver rounds */
     uint64_t hidden;  /* the part of charged that the driver does not report: managed memory */
-    uint64_t freed;   /* blocks freed since the last measurement, which still had them; for the ledger only */
-    uint64_t granted; /* total ever granted; what was added during a measurement may be missing in it */
-    uint64_t pooled;  /* total growth ever of the driver's own pools, for the same purpose */
+    uint64_t freed;   /* bytes freed since the last measurement, which counted them; for the ledger only */
+    uint64_t granted; /* bytes ever granted; shows what was granted during a measurement, which may lack it */
+    uint64_t pooled;  /* bytes by which the driver's own pools ever grew, for the same purpose */
     uint64_t grown;   /* lasting growth of the driver, as requested; counts where nothing can be measured */
-    uint64_t touches; /* times that the state became stale; tells a measurement whether it did meanwhile */
+    uint64_t touches; /* times that the state became stale; shows whether it did during a measurement */
     uint64_t measurements; /* measurements begun; each takes its number from here */
     uint64_t newest;       /* number of the measurement that measured and unmeasured come from */
     /* set once: returns what this process uses by the driver's count; 0 or -errno, -ENOENT: no context */

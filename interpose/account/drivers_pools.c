@@ -8,7 +8,7 @@
 #include "interpose/base/sums.h"
 
 #define POOLS_MAX 1024 /* a program has one or two; a request of a pool beyond these is refused */
-#define CARDS     64   /* of which more is kept than their pools */
+#define CARDS     64   /* whose current pool, and what destroyed pools left, is kept */
 
 struct drivers_pool {
     _Atomic(CUmemoryPool) pool; /* NULL: unused; written under lock */
@@ -77,7 +77,8 @@ static CUmemoryPool handle_of(const struct drivers_pool *pool)
     return atomic_load(&pool->pool);
 }
 
-/* Returns what lives in a pool, of whose blocks cuMemFree has freed so many bytes. */
+/* Returns the live bytes of a pool. `freed_at_once`: bytes of its blocks that cuMemFree has freed, which the
+ * driver goes on counting as used. */
 static uint64_t live_in(CUmemoryPool pool, uint64_t freed_at_once)
 {
     return sums_minus(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), freed_at_once);
@@ -305,7 +306,7 @@ uint64_t drivers_pools_held(CUdevice ordinal)
     return known + atomic_load(&left_on(ordinal)->held); /* last: a pool may be destroyed meanwhile */
 }
 
-/* Asks the driver about a block. Returns no bytes if it is of none of its pools on a card. */
+/* Asks the driver for the pool, card and size of a block. bytes 0: it is in no pool on a card. */
 static struct drivers_pools_block block_at(CUdeviceptr address)
 {
     struct drivers_pools_block block = {.bytes = 0};

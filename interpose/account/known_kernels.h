@@ -1,6 +1,7 @@
-/* known_kernels: kernels that need no more stack than any context has from its beginning. A launch of one has
- * nothing to ask. For others the driver is asked at each launch; after thousands of other kernels its answer
- * takes 80 to 150 ns (H200), because what it reads has left the processor's caches.
+/* known_kernels: kernels that need no more stack than any context has from its beginning, so that their
+ * launches need not ask how much they need. For other kernels each launch asks the driver. In a program with
+ * thousands of kernels its answer takes 80 to 150 ns (H200), because what it reads has left the processor's
+ * caches.
  *
  * A kernel is known by its handle, in 4 bytes. Owns no lock.
  */
@@ -11,7 +12,7 @@
 
 #include "interpose/driver/driver.h"
 
-/* Returns true if `kernel` was added. May have forgotten it. */
+/* Returns true if `kernel` was added and is not forgotten: the oldest ones may be. */
 bool known_kernels_has(CUfunction kernel);
 /* Call when the driver says that `kernel` needs no more than ROUTE_STACK bytes of stack per thread. */
 void known_kernels_add(CUfunction kernel);

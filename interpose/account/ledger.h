@@ -35,7 +35,7 @@
 #define LEDGER_REFUSALS    8 /* the last ones that a slot keeps */
 #define LEDGER_WHY         256
 #define LEDGER_PATIENCE_MS 3000
-#define LEDGER_BRIEF_MS    100  /* who waits no longer than that is part of no deadlock */
+#define LEDGER_BRIEF_MS    100  /* a process that waits no longer than that is part of no deadlock */
 #define LEDGER_SLOW_MS     2000 /* a process that does nothing for longer may have been stopped */
 #define LEDGER_UNLIMITED   UINT64_MAX
 
@@ -48,8 +48,8 @@ struct ledger;
 int ledger_folder(const char *asked, char *path, size_t size);
 
 /* Opens the card's ledger, and makes folder and file if they do not exist. Refuses a folder or file of
- * another user (except root's, or one that an administrator made for a group), a link, and a damaged file or
- * one of another version that a process uses. Replaces one that no process uses. Returns 0, or -errno with a
+ * another user (except root's, or one that an administrator made for a group) and a link. A damaged file, or
+ * one of another version, is refused while a process uses it, else replaced. Returns 0, or -errno with a
  * sentence in `why`. */
 int ledger_open(struct ledger **ledger, const char *folder, const char *uuid, char why[LEDGER_WHY]);
 /* The same for an existing ledger: makes and replaces nothing. -ENODATA: it is damaged or of another version,
@@ -102,7 +102,7 @@ uint64_t ledger_max(const struct ledger *ledger);
  * `surely`: minus only what they certainly can. A process that owes an answer counts as 0, because all that
  * it uses may be idle; after LEDGER_SLOW_MS it counts with its whole lease. */
 uint64_t ledger_live_of_others(const struct ledger *ledger, bool surely);
-/* Returns true if one of them has owed an answer for less than that time. */
+/* Returns true if one of them owes an answer, and has for less than LEDGER_SLOW_MS. */
 bool ledger_is_owed(const struct ledger *ledger);
 /* Returns what the job's other living processes use, idle memory included, as they last said: leases that
  * they do not use are not in it. */

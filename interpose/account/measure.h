@@ -31,9 +31,11 @@ struct measure_card {
     atomic_bool listed; /* NVML has listed this process here before */
 };
 
-/* Writes the bytes that this process uses on the card. Returns 0; -ENOENT if it certainly has no context
- * there, or one that is ending: then NVML does not list it, whatever memory it holds (measured); -ESRCH if
- * NVML does not list it where it should, or its number there is not known; -ENODATA without an answer. */
+/* Writes the bytes that this process uses on the card. Returns 0, or:
+ * - -ENOENT if it certainly has no context there, or one that is ending. NVML then does not list it, whatever
+ *   memory it holds (measured).
+ * - -ESRCH if NVML does not list it although it should, or its number there is not known.
+ * - -ENODATA without an answer. */
 int measure_used(struct measure_card *card, uint64_t *bytes);
 
 /* Writes the bytes that all processes use on the card. Returns 0 or -ENODATA. */

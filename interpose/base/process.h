@@ -2,8 +2,8 @@
  *
  * A child after fork has its parent's memory, but no other thread and no working driver. A lock that another
  * thread held stays taken there for ever. Fork handlers do not run in a child that the program made by
- * calling clone itself. So a page that the kernel clears in every copy shows what this is; reading it costs
- * one load. Owns no lock.
+ * calling clone itself. So one page of memory, which the kernel clears in every copy, tells a copy from the
+ * process itself; reading it costs one load. Owns no lock.
  */
 #ifndef GPUCAP_PROCESS_H
 #define GPUCAP_PROCESS_H

@@ -2,8 +2,8 @@
  * does not degrade in a long-lived program. It is at most half full. Memory comes from pages.h.
  *
  * An entry begins with its key: a uint64_t, and where numbers of several name spaces meet, a uint32_t that
- * names the space. The functions are inline, so that the compiler makes of each use what would be written by
- * hand. Pointers to entries are valid until the next put or erase. Owns no lock: the user of a table has one.
+ * names the space. The functions are inline: each use is compiled for its own kind of entry.
+ * Pointers to entries are valid until the next put or erase. Owns no lock: the user of a table has one.
  */
 #ifndef GPUCAP_TABLE_H
 #define GPUCAP_TABLE_H
@@ -26,9 +26,9 @@ struct table {
     uint64_t capacity, count;
 };
 
-/* A single multiplication keeps the equal distances of blocks of one size: a few thousand of an unlucky size
- * would form one run in the table. Mixing with a shift between two multiplications breaks this up: less than
- * one step from its home on average, for every size up to 4 MiB (measured). */
+/* Blocks of one size lie at equal distances. A single multiplication keeps these, and a few thousand blocks
+ * of an unlucky size would form one run in the table. With a shift between two multiplications an entry is on
+ * average less than one step from its home, for every size up to 4 MiB (measured). */
 TABLE_INLINE uint64_t table_hash(uint64_t key)
 {
     uint64_t h = key * UINT64_C(0x9e3779b97f4a7c15);

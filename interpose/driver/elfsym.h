@@ -17,7 +17,8 @@
  * ("libc.so"); any version if none is the default; NULL if there is none. */
 void *elfsym_find(const char *library, const char *symbol);
 
-/* Returns true if a loaded library whose file name begins with `library` defines `symbol`; keeps dlerror. */
+/* Returns true if a loaded library whose file name begins with `library` defines `symbol`. Leaves dlerror as
+ * it was. */
 bool elfsym_defines(const char *library, const char *symbol);
 
 /* Finds the next definition of `symbol` in load order after the object that holds the address `start`,

@@ -1,5 +1,5 @@
 /* seen: notes what a hook of a call that takes memory has got from the driver: blocks for a recording,
- * refusals also for `gpucap why`. Two branches while nothing is recorded. Owns no lock. */
+ * refusals also for `gpucap why`. Costs two branches while nothing is recorded. Owns no lock. */
 #ifndef GPUCAP_SEEN_H
 #define GPUCAP_SEEN_H
 

@@ -9,7 +9,7 @@
 #define CAPTURES_MAX 64
 #define PATIENCE_NS  UINT64_C(500000000)
 #define MOMENT_NS    20000 /* between two looks */
-#define SPINS        200   /* before a thread asks beside another: 10 us (x86_64) */
+#define SPINS        200   /* of a wait for another thread's answer: 10 us (x86_64) */
 #define PROBE_BYTES  512   /* usually fits into a page that the driver holds */
 #define PROBE_HOST   4096  /* of host memory, if the card is full */
 

@@ -203,7 +203,7 @@ static bool is_at_rest(struct fence *fence)
 /* A question by cuCtxSynchronize. */
 struct question {
     struct fence *fence;
-    uint64_t number; /* 0: beside another thread's, after capture_exclude */
+    uint64_t number; /* 0: another thread's question is open, and this one began by capture_exclude */
     uint64_t epoch;  /* the epoch that it ends; 0: none */
     bool answered;
 };
@@ -249,8 +249,8 @@ static bool share_answer(struct capture_questions *questions, uint64_t *number)
     return false;
 }
 
-/* For a context at rest: one thread asks, the others share its answer or ask beside it. Returns false if a
- * capture is open: then nothing was asked. */
+/* For a context at rest: one thread asks. The others share its answer, or ask too if it does not come soon.
+ * Returns false if a capture is open: then nothing was asked. */
 static bool ask_at_rest(struct fence *fence, CUresult *result)
 {
     uint64_t number = capture_begin_question(&fence->questions);

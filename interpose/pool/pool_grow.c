@@ -1,11 +1,13 @@
 /* pool_grow: see pool_grow.h.
  *
- * While the limits leave room, the pool grows instead of moving chunks, as long as it holds no more than if
- * it had never moved any: moving one costs 42 us (map 1, access 25, unmap 16; H200), and each move leaves a
- * gap that the next step may need. Before it exceeds the slack above the peak of live bytes, it moves chunks;
- * with much room only if that saves enough and requests have paid for it. It maps whole free chunks where the
- * request fits, oldest free first, because their work is most likely done, at the place that needs the fewest
- * bytes: next to a free range, if there is one.
+ * The pool grows instead of moving chunks (has_room) if
+ * - the limits leave room,
+ * - it then holds no more than if it had never moved a chunk, and
+ * - it stays within the slack above the peak of live bytes, or there is much room and moving is not worth it.
+ * Moving a chunk costs 42 us (map 1, access 25, unmap 16; H200) and leaves a gap that the next step may need.
+ *
+ * Whole free chunks move to where the request fits with the fewest bytes: next to a free range, if there is
+ * one. Those that have been free longest move first, because their work is most likely done.
  */
 #include "interpose/pool/pool_grow.h"
 

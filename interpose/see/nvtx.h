@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#define NVTX_DEPTH 64 /* ranges deeper than this are counted and not seen */
+#define NVTX_DEPTH 64 /* deeper ranges are only counted, and become no tag */
 
 /* Pushes a range of a domain (NULL: the default one) with a tag of tags.h. Returns its level in the domain,
  * from 0 on, as NVTX wants it. */

@@ -7,7 +7,7 @@
  * its size, so that a reader can skip types that it does not know.
  *
  * Events of one thread are in order of time; those of several threads are mixed, so a reader sorts by time.
- * An allocation is stamped after the memory was had, a release before the memory is given up: sorted, a
+ * An allocation is stamped after the memory was obtained, a release before the memory is given up: sorted, a
  * release comes before the next allocation of the same address. A name is defined (records RECORDING_OWNER to
  * RECORDING_MODULE) in the same block as its first use, or in an earlier one.
  *

@@ -33,7 +33,7 @@ struct rules {
 
 /* Parses a list of rules. Returns 0, or -EINVAL with a few words in *why. */
 int rules_parse(const char *text, struct rules *out, const char **why);
-/* The same for a min or a high: zero is none there, and no error. */
+/* The same for a min or a high, where zero means none and is no error. */
 int rules_parse_bound(const char *text, struct rules *out, const char **why);
 
 /* Returns true if a rule names a device by number, which a user can change with CUDA_VISIBLE_DEVICES. */
