@@ -97,10 +97,9 @@ const struct cli_command cli_commands[] = {
      look_options, CLI_NOTHING, false, cmd_top},
     {"set", "PID|JOB|GROUP [--max=SIZE] [--min=SIZE] [--high=SIZE]", "Change the limits of a running job.",
      "A process id stands for the job of that process. The limit holds for all its processes, on each card "
-     "that they use. If the job uses more than the new limit, it gives idle memory back, and new requests "
-     "are "
-     "refused until enough is free; gpucap takes no memory from a program. Only the owner of the processes, "
-     "or root, may do this.",
+     "that they use. For a GROUP that has no process yet it is set in advance. If the job uses more than the "
+     "new limit, it gives idle memory back, and new requests are refused until enough is free; gpucap takes "
+     "no memory from a program. Only the owner of the processes, or root, may do this.",
      set_options, CLI_JOB, false, cmd_set},
     {"trim", "PID|JOB|all", "Make processes give idle memory back now.",
      "Memory that is unused in a process's pool goes back to the card. The program keeps all its blocks. "
