@@ -46,7 +46,7 @@ const struct option_entry train_options_table[] = {
     {"graph", OPTION_FLAG, AT(graph), NULL, NULL, 0, 0,
      "capture a step in a CUDA graph and replay it (cache, arena and static)"},
     {"tune", OPTION_FLAG, AT(tune), NULL, NULL, 0, 0,
-     "measure at the start which algorithm computes each product fastest; two runs may then differ in the "
+     "measure for each new shape of a product which algorithm is fastest; two runs may then differ in the "
      "last bits"},
     {"seed", OPTION_COUNT, AT(seed), "N", "1", 0, 1e15, "seed of all random numbers"},
     {"vary", OPTION_FLAG, AT(vary), NULL, NULL, 0, 0,
@@ -112,8 +112,9 @@ const struct option_entry train_options_table[] = {
     {"format", OPTION_CHOICE, AT(format), "auto|synthetic|idx|cifar|folder|text", "auto", 0, 0,
      "format of --data; auto detects it"},
     {"decode", OPTION_CHOICE, AT(decode), "auto|cpu|gpu", "auto", 0, 0,
-     "where JPEG files are decoded: gpu needs nvJPEG; auto takes it where the GPU has JPEG engines and there "
-     "are fewer than 16 --workers"},
+     "where JPEG files are decoded: gpu needs nvJPEG; auto takes it where the GPU has JPEG engines, there "
+     "are "
+     "fewer than 16 --workers, and there is no --data-cache"},
     {"augment", OPTION_CHOICE, AT(augment), "off|gpu|cpu", "off", 0, 0,
      "random crops and mirroring, and where; off: whole pictures, prepared on the GPU"},
     {"val-preprocess", OPTION_CHOICE, AT(val_preprocess), "gpu|cpu", "gpu", 0, 0,
