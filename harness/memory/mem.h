@@ -1,8 +1,8 @@
 /* Tensors of a model in device memory. Model code says when it needs a tensor and when it has finished with
- * it in this step; the allocation mode (enum alloc_mode) decides what that does: with `static` the tensor
- * keeps its memory, with every other mode the memory goes back to the supply (supply.h). Each tensor has a
- * kind, which messages, the result line and gpucap's tags show. A mem belongs to one thread and one stream;
- * several may share a supply. */
+ * it in this step. With the allocation mode `static` the tensor then keeps its memory; in every other mode
+ * (enum alloc_mode) the memory goes back to the supply (supply.h). Each tensor has a kind, which messages,
+ * the result line and gpucap's tags show. A mem belongs to one thread and one stream; several may share a
+ * supply. */
 #ifndef HARNESS_MEM_H
 #define HARNESS_MEM_H
 
