@@ -297,7 +297,8 @@ static void start_by_request(const char *words, struct answer *answer)
     const char *file = strchr(words, ' ');
     const int rc = file ? start(file + 1, stacks, true) : -EINVAL;
 
-    /* What is live is listed before the answer: what the program allocates after it would be listed too. */
+    /* Lists what is live before it answers. Later it would also list what the program allocates after the
+     * answer. */
     if (rc == 0)
         recorder_sync();
     if (rc == 0 && recorder_runs(path))

@@ -23,7 +23,7 @@
 #define LEDGER_OPTION (OPTIONS_PATH_MAX + sizeof(" --ledger="))
 #define LINES         64 /* kinds whose last line is known; a power of two */
 
-static _Atomic uint64_t last_lines[LINES]; /* by kind: the kind, and the time of its last line */
+static _Atomic uint64_t last_lines[LINES]; /* each: a kind, and the time of its last line */
 static atomic_uint silent;                 /* refusals that got no line since the last one that did */
 
 /* Returns a number for refusals that look alike: of one card, for the same need and reason, and of

@@ -9,7 +9,7 @@ enum {
     EOI = 0xd9,
     SOF_BASELINE = 0xc0,
     SOF_LAST = 0xcf,
-    DHT = 0xc4, /* these two are within the range of the frame headers, and are none */
+    DHT = 0xc4, /* this and JPG lie between the frame headers, but are none */
     JPG = 0xc8,
     RESTART = 0xd0,
     RESTARTS = 8,

@@ -292,7 +292,7 @@ static int make_folder(const char *option, const char *path)
 {
     char inside[PATH_MAX];
 
-    snprintf(inside, sizeof(inside), "%s/.", path); /* which a file that is there does not have */
+    snprintf(inside, sizeof(inside), "%s/.", path); /* fails if there is a file at `path` */
     if ((mkdir(path, 0777) == 0 || errno == EEXIST) && access(inside, W_OK | X_OK) == 0)
         return 0;
     fprintf(stderr, "scenarios: --%s=%s: %s\n", option, path, strerror(errno));

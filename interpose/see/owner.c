@@ -15,10 +15,10 @@
 #define PLACES       8192 /* words of the table; a power of two */
 #define WAYS         4    /* places that an address can be in */
 #define VALUE_BITS   16
-#define VALUE_OWNER  0x8000 /* the rest is an owner: a return address in its code */
-#define WINDOW       512    /* words of the stack above the hook in which its caller's caller is looked for */
-#define NEAR         64     /* words behind a call by pointer in which a call that is known counts for more */
-#define PASSED_ON    4      /* libraries that pass a call on, at most */
+#define VALUE_OWNER  0x8000 /* the address lies in the code of an owner, whose number is in the other bits */
+#define WINDOW       512    /* words of the stack in which the caller of the hook's caller is looked for */
+#define NEAR         64     /* words above a call by pointer within which a sure call is preferred to it */
+#define PASSED_ON    4      /* libraries that may pass one call on */
 #define HOOK_WINDOW  128    /* words between owner_enter and the hook's own return address */
 #define FAILED_SITES 64
 #define FAILED_TIMES 16   /* then the call site counts as the program */
@@ -261,9 +261,9 @@ static enum likely calls_into(uint64_t address, const char *into)
     }
 }
 
-/* Looks for the caller of a library above word number `from`: the first return address of a call that is
- * known to lead into the library; the first of a call by a pointer, if that is far below. Others are remains
- * of earlier calls. Returns its number, or 0. */
+/* Looks for the caller of a library above word number `from`: the first return address of a call that surely
+ * leads into the library; or that of the first call by pointer, if no sure one follows within NEAR words.
+ * Other words are remains of earlier calls. Returns its number, or 0. */
 static size_t find_caller(struct stack stack, size_t from, const char *into)
 {
     size_t by_pointer = 0;
@@ -296,7 +296,8 @@ static size_t find_first_caller(struct stack stack, uint64_t return_address, con
     return 0;
 }
 
-/* Counts a search in vain, with the lock: callers in code of no file are not searched for endlessly. */
+/* Counts a search in vain, with the lock, so that callers in code of no file are not searched for again and
+ * again. */
 static void note_failure(uint64_t call)
 {
     struct failed *site = &failed[call % FAILED_SITES];
