@@ -1,5 +1,5 @@
 /* The workers of a pipeline. They take pieces of the batch being filled, in order, and begin the next batch
- * when a slot is free. With no free slot they sleep: this is the back-pressure. */
+ * when a slot is free. With no free slot they sleep, so memory stays bounded. */
 #include "harness/data/pipeline_state.h"
 
 #include <signal.h>
