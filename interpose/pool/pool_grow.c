@@ -4,7 +4,8 @@
  * - the limits leave room,
  * - it then holds no more than if it had never moved a chunk, and
  * - it stays within the slack above the peak of live bytes, or there is much room and moving is not worth it.
- * Moving a chunk costs 42 us (map 1, access 25, unmap 16; H200) and leaves a gap that the next step may need.
+ * Moving a chunk costs 26 us (map 1, access 25; H200), and 16 us more if its old place is unmapped later
+ * (pool_dead.h). It also leaves a gap that the next step may need.
  *
  * Whole free chunks move to where the request fits with the fewest bytes: next to a free range, if there is
  * one. Those that have been free longest move first, because their work is most likely done.
