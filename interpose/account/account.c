@@ -136,7 +136,7 @@ struct measurement {
     int rc;
     uint64_t bytes;    /* the driver's figure */
     uint64_t held;     /* without a figure: what the driver's own pools hold */
-    uint64_t bound;    /* and what is used on the card, or UINT64_MAX */
+    uint64_t estimate; /* without one: what is used on the card; UINT64_MAX: not known */
     uint64_t promised; /* when it began */
     uint64_t freed;    /* likewise */
 };
@@ -157,11 +157,11 @@ static void use_measurement(struct account *account, const struct measurement *m
     struct limit_state *state = &account->state;
     const uint64_t guess = account->charged + context_guess(account, m->rc) + account->grown + m->held;
 
-    if (m->rc && guess <= m->bound) {
+    if (m->rc && guess <= m->estimate) {
         state->measured = guess;
         state->unmeasured = account->pooled - m->pooled;
     } else {
-        state->measured = (m->rc ? m->bound : m->bytes) + account->hidden;
+        state->measured = (m->rc ? m->estimate : m->bytes) + account->hidden;
         state->unmeasured = account->granted - m->granted;
     }
 }
@@ -174,7 +174,7 @@ enum purpose { TO_GRANT, TO_REFUSE, TO_TELL };
 static bool ask(struct account *account, enum purpose purpose, struct measurement *m)
 {
     m->rc = -ENODATA;
-    m->bound = UINT64_MAX;
+    m->estimate = UINT64_MAX;
     /* The estimate covers the whole card: leasing by it would take what other processes use. */
     if (purpose == TO_GRANT && account->estimate && !shares(account))
         m->rc = account->estimate(account->context, &m->bytes);
@@ -183,8 +183,8 @@ static bool ask(struct account *account, enum purpose purpose, struct measuremen
     m->rc = account->measure(account->context, &m->bytes);
     if (m->rc && account->held)
         m->held = account->held(account->context);
-    if (m->rc && purpose != TO_TELL && account->estimate && account->estimate(account->context, &m->bound))
-        m->bound = UINT64_MAX;
+    if (m->rc && purpose != TO_TELL && account->estimate && account->estimate(account->context, &m->estimate))
+        m->estimate = UINT64_MAX;
     return !m->rc || purpose != TO_TELL;
 }
 

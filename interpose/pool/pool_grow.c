@@ -371,9 +371,10 @@ static int attempt(struct pool *pool, enum ranges_zone zone, uint64_t size, enum
         found = gatherable(pool, &move);
     const uint64_t moved = found.bytes;
     const bool others = patience != NO_WAIT && (found.later || pool->pending_bytes);
-    const bool roomy = grow || moved == target || within_slack(pool, size, target - moved);
+    const bool in_slack = grow || moved == target || within_slack(pool, size, target - moved);
     const bool enough = found.later + pool->pending_bytes >= size; /* otherwise a join would not help */
-    if (others && ((patience == RATHER_JOIN && (enough || !roomy)) || (patience == RATHER_WAIT && !roomy)))
+    if (others &&
+        ((patience == RATHER_JOIN && (enough || !in_slack)) || (patience == RATHER_WAIT && !in_slack)))
         return pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
     if (!can_be_met(pool, target - moved, moved))
         return others && pool_may_fit(pool, size) ? -EAGAIN : -ENOMEM;
