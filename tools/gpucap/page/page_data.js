@@ -301,6 +301,3 @@ function ownerText(track, id) {
 function tagText(track, id) {
   return track.json.tags[id] || (id ? 'unknown tag' : 'no tag');
 }
-function processText(track) {
-  return track.json.title;
-}
