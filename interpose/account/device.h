@@ -12,10 +12,8 @@
 #include "interpose/see/recording.h"
 #include "interpose/settings/options.h"
 
-/* Cards that can be limited or be in a ledger: more than the driver supports. On a card of a higher number a
- * program without limits runs as on any other, apart from the ledger, and recordings mix its figures with
- * those of a lower number; one with limits is refused all memory there. */
-#define DEVICE_MAX 64
+#define DEVICE_MAX 64 /* we know of no driver that has more cards; with limits, memory on others is refused  \
+                       */
 
 struct device {
     int ordinal;

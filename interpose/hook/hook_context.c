@@ -134,19 +134,6 @@ static bool primary_is_active(CUdevice ordinal)
     return driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active;
 }
 
-/* Finds the primary context of a card; does not keep it retained. Returns the driver's result. */
-static CUresult find_primary(CUdevice ordinal, CUcontext *context)
-{
-    CUcontext found = NULL;
-    const CUresult result = driver.cuDevicePrimaryCtxRetain(&found, ordinal);
-
-    if (result == CUDA_SUCCESS) {
-        driver.cuDevicePrimaryCtxRelease_v2(ordinal);
-        *context = found;
-    }
-    return result;
-}
-
 /* The primary context of each card. Only the card's state shows that it has ended, so no thread may retain it
  * between the driver's call and the query. */
 struct primary {
@@ -155,25 +142,17 @@ struct primary {
     uint64_t holds; /* at least how often it is retained: a release is not the last one if this exceeds 1 */
 };
 
-/* The last one serves all cards beyond DEVICE_MAX. */
-static struct primary primaries[DEVICE_MAX + 1] = {
-    [0 ... DEVICE_MAX] = {.lock = PTHREAD_MUTEX_INITIALIZER},
+static struct primary primaries[DEVICE_MAX] = {
+    [0 ... DEVICE_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER},
 };
 
 /* Locks the primary context of a card. Returns NULL if there is no such card or nothing is counted. */
 static struct primary *primary_take(CUdevice ordinal)
 {
-    if (!route_active() || ordinal < 0)
+    if (!route_active() || ordinal < 0 || ordinal >= DEVICE_MAX)
         return NULL;
-    struct primary *primary = &primaries[ordinal < DEVICE_MAX ? ordinal : DEVICE_MAX];
-    lock_mutex_take(&primary->lock);
-    if (ordinal >= DEVICE_MAX) { /* nothing is known of it from one call to the next */
-        primary->context = NULL;
-        primary->holds = 0;
-        if (primary_is_active(ordinal))
-            find_primary(ordinal, &primary->context);
-    }
-    return primary;
+    lock_mutex_take(&primaries[ordinal].lock);
+    return &primaries[ordinal];
 }
 
 static CUresult primary_drop(struct primary *primary, CUresult result)
@@ -252,6 +231,19 @@ static CUdevice card_of_green(CUgreenCtx green)
         driver.cuCtxPopCurrent_v2(&context);
     }
     return ordinal;
+}
+
+/* Finds the primary context of a card; does not keep it retained. Returns the driver's result. */
+static CUresult find_primary(CUdevice ordinal, CUcontext *context)
+{
+    CUcontext found = NULL;
+    const CUresult result = driver.cuDevicePrimaryCtxRetain(&found, ordinal);
+
+    if (result == CUDA_SUCCESS) {
+        driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+        *context = found;
+    }
+    return result;
 }
 
 /* Ends a green context, and the primary one if it was made for it. */

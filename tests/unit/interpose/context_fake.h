@@ -21,7 +21,6 @@ extern struct fake {
     bool inactive, captures;
     int local_bytes; /* stack of a function; -1: it is a kernel */
     bool one_way;    /* the driver's call makes or ends the primary context */
-    CUdevice card;   /* the one that is asked about; 0: CARD */
 } fake;
 
 extern struct got {

@@ -186,34 +186,6 @@ static void test_a_reset_ends_the_context_unless_the_driver_refuses(void)
     TEST_ASSERT_EQUAL_INT(1, got.end_begins); /* the holds of before count no more */
 }
 
-/* Of which nothing is remembered between calls. */
-static void test_the_end_of_a_primary_context_is_told_on_cards_of_any_number(void)
-{
-    static const CUdevice cards[] = {DEVICE_MAX - 1, DEVICE_MAX, DEVICE_MAX + 5};
-    CUcontext context;
-
-    for (size_t i = 0; i < sizeof(cards) / sizeof(*cards); i++) {
-        fake = (struct fake){.current = FIRST, .card = cards[i]};
-        begin();
-        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuDevicePrimaryCtxRetain(&context, cards[i]));
-        begin();
-        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuDevicePrimaryCtxReset_v2(cards[i]));
-        TEST_ASSERT_EQUAL_INT(1, got.end_begins);
-        TEST_ASSERT_EQUAL_INT(1, got.ended);
-        TEST_ASSERT_EQUAL_PTR(FIRST, got.context);
-        fake.active = false;
-        cuDevicePrimaryCtxRetain(&context, cards[i]);
-        if (cards[i] >= DEVICE_MAX) /* then any release may be the last one */
-            cuDevicePrimaryCtxRetain(&context, cards[i]);
-        begin();
-        fake.one_way = true;
-        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuDevicePrimaryCtxRelease_v2(cards[i]));
-        TEST_ASSERT_EQUAL_INT(1, got.end_begins);
-        TEST_ASSERT_EQUAL_INT(1, got.ended);
-        TEST_ASSERT_EQUAL_PTR(FIRST, got.context);
-    }
-}
-
 /* ---- green contexts ---- */
 
 static void test_a_green_context_makes_and_holds_its_primary(void)
@@ -438,7 +410,6 @@ int main(void)
     RUN_TEST(test_a_primary_context_is_asked_for_once_and_ends_with_its_last_hold);
     RUN_TEST(test_a_primary_context_that_does_not_fit_is_released_again);
     RUN_TEST(test_a_reset_ends_the_context_unless_the_driver_refuses);
-    RUN_TEST(test_the_end_of_a_primary_context_is_told_on_cards_of_any_number);
     RUN_TEST(test_a_green_context_makes_and_holds_its_primary);
     RUN_TEST(test_a_green_context_that_fails_or_does_not_fit_leaves_nothing);
     RUN_TEST(test_captures_of_a_green_context_end_with_it);
