@@ -12,8 +12,8 @@
 #include "interpose/see/recording.h"
 #include "interpose/settings/options.h"
 
-#define DEVICE_MAX 64 /* we know of no driver that has more cards; with limits, memory on others is refused  \
-                       */
+/* We know of no driver that has more cards; with limits, memory on others is refused. */
+#define DEVICE_MAX 64
 
 struct device {
     int ordinal;
