@@ -36,17 +36,45 @@ bool known_kernels_has(CUfunction kernel)
     return false;
 }
 
+/* Returns the compute capability of a card, or a negative number. */
+static int capability(CUdevice ordinal)
+{
+    int major = 0, minor = 0;
+
+    if (driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal) !=
+            CUDA_SUCCESS ||
+        driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal) !=
+            CUDA_SUCCESS)
+        return -1;
+    return major * 1000 + minor;
+}
+
+/* A CUkernel has one handle for all cards. It needs the same stack on all of them if all run the same code.
+ */
+static bool cards_are_alike(void)
+{
+    int cards = 0;
+
+    if (driver.cuDeviceGetCount(&cards) != CUDA_SUCCESS)
+        return false;
+    for (CUdevice i = 1; i < cards; i++) {
+        const int other = capability(i);
+
+        if (other < 0 || other != capability(0))
+            return false;
+    }
+    return true;
+}
+
 /* In a full set the kernel that was added first is forgotten. */
 void known_kernels_add(CUfunction kernel)
 {
     uint32_t tag;
     _Atomic uint32_t *set = set_of(kernel, &tag);
-    int cards = 0;
 
     if (!tag || atomic_load(&stopped))
         return;
-    /* A CUkernel has one handle for all cards, and may need another stack on each. */
-    if (driver.cuDeviceGetCount(&cards) != CUDA_SUCCESS || cards != 1) {
+    if (!cards_are_alike()) {
         known_kernels_stop();
         return;
     }

@@ -17,17 +17,15 @@ uint64_t growth_stack_of(CUfunction kernel)
     CUdevice ordinal;
     int bytes = 0;
 
-    if (driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel) == CUDA_SUCCESS) {
-        if (bytes <= ROUTE_STACK)
-            known_kernels_add(kernel);
-        return bytes > 0 ? (uint64_t)bytes : 0;
-    }
-    /* A launch also takes a CUkernel in place of a CUfunction. */
-    if (driver.cuCtxGetDevice(&ordinal) == CUDA_SUCCESS &&
-        driver.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (CUkernel)kernel, ordinal) ==
-            CUDA_SUCCESS)
-        return bytes > 0 ? (uint64_t)bytes : 0;
-    return 0;
+    /* A launch also takes a CUkernel, as the runtime of CUDA 13 passes it. */
+    if (driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel) != CUDA_SUCCESS &&
+        (driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS ||
+         driver.cuKernelGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (CUkernel)kernel, ordinal) !=
+             CUDA_SUCCESS))
+        return 0;
+    if (bytes <= ROUTE_STACK)
+        known_kernels_add(kernel);
+    return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
 /* Runs a launch after asking for the kernel's stack, if that is not known to be small. */

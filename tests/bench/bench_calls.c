@@ -83,7 +83,6 @@ struct calls {
                              unsigned count, CUlibraryOption *library_options, void **library_values,
                              unsigned library_count);
     CUresult (*kernel)(CUkernel *kernel, CUlibrary library, const char *name);
-    CUresult (*kernel_function)(CUfunction *function, CUkernel kernel);
     CUresult (*launch)(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream stream,
                        void **parameters, void **extra);
@@ -113,7 +112,6 @@ static const struct {
     {offsetof(struct calls, function), "cuModuleGetFunction"},
     {offsetof(struct calls, load_library), "cuLibraryLoadData"},
     {offsetof(struct calls, kernel), "cuLibraryGetKernel"},
-    {offsetof(struct calls, kernel_function), "cuKernelGetFunction"},
     {offsetof(struct calls, launch), "cuLaunchKernel"},
 };
 
@@ -237,20 +235,19 @@ static void add_module(unsigned kernels)
     }
 }
 
+/* Its kernels are launched by their own handles, as the runtime of CUDA 13 does it. */
 static void add_library(unsigned kernels)
 {
     CUlibrary library;
 
     MUST(cuda.load_library(&library, image(kernels), NULL, NULL, 0, NULL, NULL, 0));
     for (unsigned i = 0; i < kernels; i++) {
-        CUfunction function;
         CUkernel kernel;
         char name[32];
 
         snprintf(name, sizeof(name), "empty_%02u", i);
         MUST(cuda.kernel(&kernel, library, name));
-        MUST(cuda.kernel_function(&function, kernel));
-        add_kernel(&of_libraries, function);
+        add_kernel(&of_libraries, (CUfunction)kernel);
     }
 }
 

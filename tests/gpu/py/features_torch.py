@@ -240,11 +240,13 @@ def own_allocator_mapped():
     return own_allocator("mapped")
 
 
-def configured(settings):
-    """A training on two streams, a request that is refused, and work after it."""
+def configured(settings, share=None):
+    """A training on two streams, a request that is refused, and work after it. `share`: what PyTorch may use of the card."""
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = settings
     import torch
 
+    if share:
+        torch.cuda.set_per_process_memory_fraction(share)
     model, side = perceptron(torch, 1024), torch.cuda.Stream()
     main_stream, optimizer = torch.cuda.default_stream(), torch.optim.AdamW(model.parameters())
     for i in range(40):
@@ -271,7 +273,7 @@ def configured(settings):
 
 @cached
 def expandable_segments():
-    return configured("expandable_segments:True")
+    return configured("expandable_segments:True", 0.05)  # it fills its share before it is refused
 
 
 @cached

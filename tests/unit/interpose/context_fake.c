@@ -389,7 +389,7 @@ static CUresult CUDAAPI kernel_attribute(int *value, CUfunction_attribute attrib
 {
     (void)kernel, (void)attribute;
     TEST_ASSERT_EQUAL_INT(CARD, ordinal);
-    *value = 3000;
+    *value = fake.kernel_bytes;
     return CUDA_SUCCESS;
 }
 

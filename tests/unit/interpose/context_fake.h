@@ -19,8 +19,9 @@ extern struct fake {
     bool no_primary;       /* and cannot be retained */
     CUcontext current;
     bool inactive, captures;
-    int local_bytes; /* stack of a function; -1: it is a kernel */
-    bool one_way;    /* the driver's call makes or ends the primary context */
+    int local_bytes;  /* stack of a function; -1: it is a kernel */
+    int kernel_bytes; /* the same of a CUkernel */
+    bool one_way;     /* the driver's call makes or ends the primary context */
 } fake;
 
 extern struct got {

@@ -327,6 +327,7 @@ static void test_a_launch_asks_for_the_stack_of_its_kernel(void)
     TEST_ASSERT_EQUAL_UINT64(2000, got.stack);
     expect_grown(1, 1, 1);
     fake.local_bytes = -1; /* a CUkernel, which a launch takes too */
+    fake.kernel_bytes = 3000;
     TEST_ASSERT_EQUAL_UINT64(3000, growth_stack_of(kernel));
     fake.local_bytes = 0;
     TEST_ASSERT_EQUAL_UINT64(0, growth_stack_of((CUfunction)0x310));
@@ -360,7 +361,8 @@ static void expect_launch(CUfunction kernel, int begins)
 /* Its stack is asked for again when another kernel may have got its handle. */
 static void test_a_kernel_that_needs_little_stack_is_asked_for_once(void)
 {
-    const CUfunction small = (CUfunction)0x400, large = (CUfunction)0x500, of_library = (CUfunction)0x600;
+    const CUfunction small = (CUfunction)0x400, large = (CUfunction)0x500;
+    const CUfunction small_of_library = (CUfunction)0x600, large_of_library = (CUfunction)0x700;
 
     fake.local_bytes = ROUTE_STACK;
     for (int i = 0; i < 2; i++) {
@@ -372,9 +374,13 @@ static void test_a_kernel_that_needs_little_stack_is_asked_for_once(void)
     fake.local_bytes = ROUTE_STACK + 1;
     expect_launch(large, 1);
     expect_launch(large, 1);
-    fake.local_bytes = -1;
-    expect_launch(of_library, 1);
-    expect_launch(of_library, 1);
+    fake.local_bytes = -1; /* CUkernels */
+    fake.kernel_bytes = ROUTE_STACK;
+    expect_launch(small_of_library, 1);
+    expect_launch(small_of_library, 0);
+    fake.kernel_bytes = ROUTE_STACK + 1;
+    expect_launch(large_of_library, 1);
+    expect_launch(large_of_library, 1);
     known_kernels_forget();
 }
 

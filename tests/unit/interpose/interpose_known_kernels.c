@@ -2,6 +2,7 @@
 #include "interpose/account/known_kernels.h"
 
 #include <stdint.h>
+#include <string.h>
 #include <unity.h>
 
 #include "apart.h"
@@ -11,8 +12,8 @@
 #define ROOM 32768
 
 static struct {
-    int cards;
-    CUresult result;
+    int cards, major, minor; /* of the second card; the first has 9.0 */
+    CUresult result, attribute;
 } fake;
 
 static CUresult CUDAAPI count_cards(int *count)
@@ -21,11 +22,22 @@ static CUresult CUDAAPI count_cards(int *count)
     return fake.result;
 }
 
+static CUresult CUDAAPI attribute_of(int *value, CUdevice_attribute attribute, CUdevice ordinal)
+{
+    if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        *value = ordinal ? fake.major : 9;
+    else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
+        *value = ordinal ? fake.minor : 0;
+    return fake.attribute;
+}
+
 void setUp(void)
 {
     driver_entries.cuDeviceGetCount = count_cards;
+    driver_entries.cuDeviceGetAttribute = attribute_of;
+    memset(&fake, 0, sizeof(fake));
     fake.cards = 1;
-    fake.result = CUDA_SUCCESS;
+    fake.major = 9;
 }
 
 void tearDown(void)
@@ -97,12 +109,37 @@ static void expect_none_from_now_on(void)
     TEST_ASSERT_EQUAL_UINT(0, known(0, FEW));
 }
 
-static void use_two_cards(void)
+static void test_kernels_are_known_with_several_cards_of_one_kind(void)
+{
+    fake.cards = 2;
+    add(FEW);
+    TEST_ASSERT_EQUAL_UINT(FEW, known(0, FEW));
+}
+
+static void add_with_two_cards(void)
 {
     add(FEW);
     fake.cards = 2;
     known_kernels_add(handle(FEW));
     expect_none_from_now_on();
+}
+
+static void use_a_newer_card(void)
+{
+    fake.major = 10;
+    add_with_two_cards();
+}
+
+static void use_a_card_of_another_form(void)
+{
+    fake.minor = 1;
+    add_with_two_cards();
+}
+
+static void fail_to_look_at_cards(void)
+{
+    fake.attribute = CUDA_ERROR_UNKNOWN;
+    add_with_two_cards();
 }
 
 static void fail_to_count_cards(void)
@@ -120,9 +157,11 @@ static void stop(void)
     expect_none_from_now_on();
 }
 
-static void test_none_is_known_with_several_cards_or_after_a_stop(void)
+static void test_none_is_known_with_cards_of_several_kinds_or_after_a_stop(void)
 {
-    apart(use_two_cards);
+    apart(use_a_newer_card);
+    apart(use_a_card_of_another_form);
+    apart(fail_to_look_at_cards);
     apart(fail_to_count_cards);
     apart(stop);
 }
@@ -133,6 +172,7 @@ int main(void)
     RUN_TEST(test_what_was_added_is_known_and_nothing_else);
     RUN_TEST(test_many_are_known_and_the_newest_stay);
     RUN_TEST(test_handles_that_cannot_be_told_apart_are_never_known);
-    RUN_TEST(test_none_is_known_with_several_cards_or_after_a_stop);
+    RUN_TEST(test_kernels_are_known_with_several_cards_of_one_kind);
+    RUN_TEST(test_none_is_known_with_cards_of_several_kinds_or_after_a_stop);
     return UNITY_END();
 }
