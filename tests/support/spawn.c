@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@
 #define CANNOT_START      127
 #define CHUNK             4096
 
-enum { IN, OUT, ERR, PIPES };
+enum { IN, OUT, ERR, PIPES, END = PIPES, POLLED };
 
 struct text {
     char *bytes;
@@ -32,7 +33,7 @@ struct text {
 
 struct run {
     pid_t pid;
-    int fd[PIPES]; /* our ends; -1 when closed */
+    int fd[POLLED]; /* our ends of the pipes; one that can be read when the program has ended; -1: none */
     const char *input;
     size_t input_left;
     struct text said[PIPES]; /* OUT and ERR */
@@ -118,20 +119,22 @@ static bool converse(struct run *r, double deadline, int *status)
     const int poll_ms = 50;
     bool reaped = false;
     while (r->fd[OUT] >= 0 || r->fd[ERR] >= 0 || !reaped) {
-        struct pollfd p[PIPES];
-        for (int i = 0; i < PIPES; i++)
+        struct pollfd p[POLLED];
+        for (int i = 0; i < POLLED; i++)
             p[i] = (struct pollfd){.fd = r->fd[i], .events = i == IN ? POLLOUT : POLLIN};
-        int ready = poll(p, PIPES, poll_ms);
+        int ready = poll(p, POLLED, poll_ms);
         if (ready > 0 && p[IN].revents)
             feed(r);
         for (int i = OUT; i < PIPES && ready > 0; i++) {
             if (p[i].revents)
                 listen_to(r, i);
         }
-        if (!reaped && waitpid(r->pid, status, WNOHANG) == r->pid)
+        if (!reaped && waitpid(r->pid, status, WNOHANG) == r->pid) {
             reaped = true;
-        else if (reaped && ready == 0)
+            close_end(&r->fd[END]);
+        } else if (reaped && ready == 0) {
             break;
+        }
         if (!reaped && now_s() > deadline) {
             kill(-r->pid, SIGKILL);
             waitpid(r->pid, status, 0);
@@ -143,6 +146,7 @@ static bool converse(struct run *r, double deadline, int *status)
 
 static bool open_pipes(struct run *r, const struct spawn_options *o, int ends[PIPES][2])
 {
+    r->fd[END] = -1;
     for (int i = 0; i < PIPES; i++) {
         r->fd[i] = -1;
         ends[i][0] = ends[i][1] = -1;
@@ -220,11 +224,12 @@ struct spawn_result spawn_run(const struct spawn_env *env, const char *const arg
         int n = snprintf(why, sizeof(why), "spawn: cannot run %s: %s\n", argv[0], strerror(rc));
         append(&r.said[ERR], why, (size_t)n);
     } else {
+        r.fd[END] = (int)syscall(SYS_pidfd_open, r.pid, 0); /* without it, its end is seen a moment later */
         result.timed_out = converse(&r, now_s() + limit, &status);
         result.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         result.status = result.signal ? 128 + result.signal : WEXITSTATUS(status);
     }
-    for (int i = 0; i < PIPES; i++)
+    for (int i = 0; i < POLLED; i++)
         close_end(&r.fd[i]);
     result.out = r.said[OUT].bytes;
     result.out_len = r.said[OUT].len;
