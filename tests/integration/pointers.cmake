@@ -13,6 +13,7 @@ endforeach()
 foreach(name prog_forger prog_intruder)
   add_executable(${name} ${name}.c ${PROG_CHECK} ${CMAKE_SOURCE_DIR}/interpose/share/ipc_wire.c ${CMAKE_SOURCE_DIR}/interpose/share/ipc_page.c)
   target_link_libraries(${name} PRIVATE gpucap_flags gpucap_cuda_headers Threads::Threads ${CMAKE_DL_LIBS} simgpu_cuda)
+  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON) # poll() of prog_clock.c
   list(APPEND pointers_programs ${name})
 endforeach()
 

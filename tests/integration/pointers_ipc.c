@@ -15,6 +15,8 @@ void setUp(void) {}
 
 void tearDown(void) {}
 
+static const char *fast_clock; /* PROG_FAST_CLOCK (prog_clock.c), or NULL */
+
 static void run_freeing(const char *program, const char *scenario, const char *cards, bool pooled,
                         const char *freeing)
 {
@@ -26,6 +28,8 @@ static void run_freeing(const char *program, const char *scenario, const char *c
     spawn_env_set(env, "HOME", "/nonexistent"); /* no user's own settings */
     spawn_env_set(env, "PROG_OTHER_MAX", "600M");
     spawn_env_set(env, "GPUCAP_DECAY", "0.5"); /* what is left for later is not left for long */
+    if (fast_clock)
+        spawn_env_set(env, "PROG_FAST_CLOCK", fast_clock);
     if (pooled) {
         spawn_wrapped(env);
         spawn_env_set(env, "GPUCAP_POOL", "on");
@@ -228,7 +232,9 @@ static void test_exporters_that_lie_are_refused(void)
 
 static void test_exporters_that_are_never_done_are_given_up(void)
 {
+    fast_clock = "10";
     run("prog_forger", "slow_exporters", CARD, true);
+    fast_clock = NULL;
 }
 
 static void test_exporters_of_another_version_are_refused(void)

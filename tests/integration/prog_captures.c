@@ -405,7 +405,8 @@ static void exported_beside_a_beginning(void)
     prog_join(other);
 }
 
-/* Memory must be moved to be had, while a capture waits to begin, longer than one waits for an open one. */
+/* Memory must be moved to be had, while a capture waits to begin, longer than the library waits for an open
+ * one. */
 static void room_beside_a_beginning(void)
 {
     CUdeviceptr parts[8], large;
@@ -416,7 +417,7 @@ static void room_beside_a_beginning(void)
         MUST(0, cuMemAlloc(&parts[i], 200 * MIB));
     MUST(0, cuMemsetD8Async(parts[0], 1, MIB, home));
     MUST(0, cuLaunchHostFunc(home, until_let_go, NULL));
-    MUST(0, pthread_create(&waker, NULL, lets_go_later, (void *)1500));
+    MUST(0, pthread_create(&waker, NULL, lets_go_later, (void *)(uintptr_t)(prog_is_bare() ? 100 : 1500)));
     for (int i = 0; i < 8; i += 2)
         MUST(0, cuMemFree(parts[i]));
     MUST(0, pthread_create(&beginner, NULL, begins, home));

@@ -84,7 +84,8 @@ static void handles(void)
 #define OFFSET 512
 #define BYTES  (PART + 1000)
 
-#define SLOW_US    2500000 /* for each of so many parts: longer, in all, than an importer waits */
+#define SLOW_US                                                                                              \
+    250000 /* for each of so many parts: longer, in all, than an importer waits by its fast clock */
 #define SLOW_PARTS 10
 
 enum lie {
