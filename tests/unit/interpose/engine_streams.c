@@ -161,6 +161,9 @@ static void *rely_on_no_order(void *unused)
     return unused;
 }
 
+#define LOOK_MS                                                                                              \
+    50 /* far less than a thread waits for the end: on a busy machine, each yield may take a while */
+
 /* Starts a thread while the context may be ending, and gives it time to look at that. */
 static pthread_t start_beside_an_end(void *(*run)(void *))
 {
@@ -170,7 +173,8 @@ static pthread_t start_beside_an_end(void *(*run)(void *))
     CHECK(pthread_create(&thread, NULL, run, NULL) == 0);
     while (!atomic_load(&works_now))
         sched_yield();
-    for (int i = 0; i < 1000; i++)
+    const uint64_t until = clock_ms() + LOOK_MS;
+    for (int i = 0; i < 1000 && clock_ms() < until; i++)
         sched_yield();
     return thread;
 }
