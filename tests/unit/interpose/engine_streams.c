@@ -161,8 +161,8 @@ static void *rely_on_no_order(void *unused)
     return unused;
 }
 
-#define LOOK_MS                                                                                              \
-    50 /* far less than a thread waits for the end: on a busy machine, each yield may take a while */
+/* Far less than a thread waits for the end: on a busy machine each yield may take a while. */
+#define LOOK_MS 50
 
 /* Starts a thread while the context may be ending, and gives it time to look at that. */
 static pthread_t start_beside_an_end(void *(*run)(void *))
