@@ -111,11 +111,13 @@ static void test_calls_for_no_context_are_not_counted(void)
     close_fence();
 }
 
-static atomic_bool waits_now, end_begun;
+static atomic_bool waits_now, end_tried, end_begun;
 
 static void wait_for_the_end_to_begin(void)
 {
     atomic_store(&waits_now, true);
+    while (!atomic_load(&end_tried))
+        sched_yield();
     for (int i = 0; i < 1000; i++)
         sched_yield();
     CHECK(!atomic_load(&end_begun));
@@ -125,6 +127,7 @@ static void *end_the_context(void *unused)
 {
     while (!atomic_load(&waits_now))
         sched_yield();
+    atomic_store(&end_tried, true);
     streams_context_end_begin(FAKE_CONTEXT);
     atomic_store(&end_begun, true);
     return unused;
