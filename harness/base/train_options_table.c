@@ -113,8 +113,7 @@ const struct option_entry train_options_table[] = {
      "format of --data; auto detects it"},
     {"decode", OPTION_CHOICE, AT(decode), "auto|cpu|gpu", "auto", 0, 0,
      "where JPEG files are decoded: gpu needs nvJPEG; auto takes it where the GPU has JPEG engines, there "
-     "are "
-     "fewer than 16 --workers, and there is no --data-cache"},
+     "are fewer than 16 --workers, and there is no --data-cache"},
     {"augment", OPTION_CHOICE, AT(augment), "off|gpu|cpu", "off", 0, 0,
      "random crops and mirroring, and where; off: whole pictures, prepared on the GPU"},
     {"val-preprocess", OPTION_CHOICE, AT(val_preprocess), "gpu|cpu", "gpu", 0, 0,

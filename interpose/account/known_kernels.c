@@ -49,8 +49,7 @@ static int capability(CUdevice ordinal)
     return major * 1000 + minor;
 }
 
-/* A CUkernel has one handle for all cards. It needs the same stack on all of them if all run the same code.
- */
+/* A CUkernel has one handle for all cards. It needs the same stack on all that run the same code. */
 static bool cards_are_alike(void)
 {
     int cards = 0;

@@ -31,8 +31,8 @@ struct recorder_settings {
 /* Starts a recording. Returns 0, -EALREADY if one runs, or another -errno after one line on stderr. */
 int recorder_start(const struct recorder_settings *settings);
 
-/* Ends the recording: everything noted so far is written. Waits for that, 2 s at most; time in
- * which the process was stopped does not count. For exit handlers too. */
+/* Ends the recording: everything noted so far is written. Waits for that at most 2 s, not counting time in
+ * which the process was stopped. For exit handlers too. */
 void recorder_stop(void);
 
 /* Waits until everything noted so far is in the file and in the sums, a second at most. Returns false if no

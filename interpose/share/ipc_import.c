@@ -34,8 +34,6 @@ struct import {
     struct import *next;
 };
 
-static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
-static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
 /* An open under way. */
 struct opening {
     CUcontext context;
@@ -43,6 +41,8 @@ struct opening {
     struct opening *next;
 };
 
+static struct lock import_lock = LOCK_INITIALIZER(LOCK_IMPORTS);
+static pthread_cond_t waited = PTHREAD_COND_INITIALIZER; /* with import_lock */
 /* guarded by import_lock */
 static struct import *imports;
 static struct opening *openings;

@@ -84,8 +84,8 @@ static void handles(void)
 #define OFFSET 512
 #define BYTES  (PART + 1000)
 
-#define SLOW_US                                                                                              \
-    250000 /* for each of so many parts: longer, in all, than an importer waits by its fast clock */
+/* In all longer than an importer waits by its fast clock. */
+#define SLOW_US    250000
 #define SLOW_PARTS 10
 
 enum lie {

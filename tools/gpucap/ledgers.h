@@ -50,9 +50,8 @@ struct ledgers_card {
 
 struct ledgers {
     char folder[LEDGER_PATH];
-    char
-        option[LEDGER_PATH + 64]; /* " --ledger=DIR" for commands to copy, if this command needed it, or "" */
-    struct cards *nvml;           /* NULL: none */
+    char option[LEDGER_PATH + 64]; /* " --ledger=DIR" if it was given, for commands to copy; or "" */
+    struct cards *nvml;            /* NULL: none */
     int count;
     bool left_out;              /* there was no room for a ledger */
     struct ledgers_card *cards; /* sorted by number, then by UUID */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "interpose/base/quote.h"
+
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
@@ -94,7 +96,8 @@ void words_clean(char *text)
         const size_t length = character_length(c);
 
         /* U+0080 to U+009f are control characters too */
-        if (length == 0 || *c < ' ' || *c == 127 || (c[0] == 0xc2 && c[1] < 0xa0) || turns_text(c, length)) {
+        if (length == 0 || quote_is_control((char)*c) || (c[0] == 0xc2 && c[1] < 0xa0) ||
+            turns_text(c, length)) {
             memset(c, '?', length ? length : 1);
         }
         c += length ? length : 1;
