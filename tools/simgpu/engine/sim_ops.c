@@ -58,6 +58,17 @@ bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops)
     return true;
 }
 
+/* Does the set have an op of the same stream from `place` on? Then that is all there is to wait for. */
+static bool is_covered(const struct sim_op *op, const struct sim_ops *by, uint64_t place)
+{
+    unsigned int i;
+
+    for (i = 0; i < by->count; i++)
+        if (by->items[i]->stream == op->stream && by->items[i]->place >= place)
+            return true;
+    return false;
+}
+
 bool sim_ops_join(struct sim_ops *into, const struct sim_ops *more)
 {
     struct sim_op **items = malloc((into->count + more->count + 1) * sizeof(struct sim_op *));
@@ -66,9 +77,10 @@ bool sim_ops_join(struct sim_ops *into, const struct sim_ops *more)
     if (!items)
         return false;
     for (i = 0; i < into->count + more->count; i++) {
-        struct sim_op *op = i < into->count ? into->items[i] : more->items[i - into->count];
+        const bool is_old = i < into->count;
+        struct sim_op *op = is_old ? into->items[i] : more->items[i - into->count];
 
-        if (!op->done) {
+        if (!op->done && !(is_old ? is_covered(op, more, op->place + 1) : is_covered(op, into, op->place))) {
             op->refs++;
             items[count++] = op;
         }

@@ -18,8 +18,9 @@ struct sim_op {
     unsigned int refs;
     bool is_kernel, begun, done;
     uint64_t done_ns;
-    struct sim_op *beside; /* must have begun before this one begins; NULL: none */
-    struct sim_op **after; /* must be done before this one begins */
+    uint64_t stream, place; /* the stream's id, and which of its ops this is: they are done in that order */
+    struct sim_op *beside;  /* must have begun before this one begins; NULL: none */
+    struct sim_op **after;  /* must be done before this one begins */
     unsigned int after_count;
     struct sim_work *work;
 };
@@ -35,7 +36,8 @@ bool sim_ops_done(const struct sim_ops *ops);
 void sim_ops_wait(const struct sim_ops *ops);
 void sim_ops_clear(struct sim_ops *ops);
 bool sim_ops_copy(struct sim_ops *out, const struct sim_ops *ops);
-/* Adds ops to a set and removes those that are done. Returns false if the host is out of memory. */
+/* Adds ops to a set and removes those that are done, or behind which another one of the set is in the same
+ * stream. Returns false if the host is out of memory. */
 bool sim_ops_join(struct sim_ops *into, const struct sim_ops *more);
 
 #endif

@@ -109,6 +109,8 @@ static CUresult enqueue(struct CUstream_st *stream, struct sim_work *work, struc
     op->is_kernel = work->kind == WORK_KERNEL;
     op->after = after->items;
     op->after_count = after->count;
+    op->stream = stream->id;
+    op->place = stream->tail ? stream->tail->place + 1 : 1;
     sim_op_drop(stream->tail);
     stream->tail = op;
     sim_list_append(&stream->queue, &op->link);
