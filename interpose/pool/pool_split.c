@@ -45,8 +45,8 @@ static uint64_t plan_pieces(const struct last_chunk *chunk, uint64_t usual, stru
         piece = at < chunk->covered ? usual : (behind *= 2);
         while (at + 2 * piece <= chunk->covered && 2 * piece <= most)
             piece *= 2;
-        while (piece > chunk->bytes - at)
-            piece /= 2;
+        if (piece > chunk->bytes - at)
+            piece = chunk->bytes - at;
         pieces[count++].bytes = piece;
     }
     return count;

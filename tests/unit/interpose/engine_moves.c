@@ -7,8 +7,8 @@
 #define BLOCKS 16
 #define BLOCK  (64 * MIB)
 #define ROOM   (UINT64_C(139) << 30)
-#define PRICE  UINT64_C(2000000000)    /* of a moved chunk, in bytes requested */
-#define CHUNKS (2 * BLOCK / (8 * MIB)) /* that two blocks are made of */
+#define PRICE  UINT64_C(2000000000) /* of a moved chunk, in bytes requested */
+#define CHUNKS 12                   /* that two blocks are made of */
 
 static struct model model;
 static uint64_t slots[BLOCKS]; /* addresses of the blocks, side by side */
@@ -130,7 +130,7 @@ static void test_with_room_a_pool_moves_chunks_to_save_more(void)
     fill(ROOM);
     TEST_ASSERT_FALSE(free_and_ask(1));
     pay(1000);
-    TEST_ASSERT_TRUE(lengthen(16 * MIB));
+    TEST_ASSERT_TRUE(lengthen(20 * MIB)); /* two chunks */
     TEST_ASSERT_EQUAL_UINT64((BLOCKS + 2) * BLOCK, model.pool.vmm.physical);
 }
 

@@ -411,14 +411,41 @@ static uint64_t chunks_for(uint64_t allowed, uint64_t bytes)
 
 static void test_with_room_chunks_are_large_and_larger_in_a_large_block(void)
 {
-    CHECK(chunks_for(64 * GIB, 96 * MIB) == 12);
-    CHECK(chunks_for(64 * GIB, 384 * MIB) == 12);
-    CHECK(chunks_for(8 * GIB, 96 * MIB) == 48);
+    CHECK(chunks_for(64 * GIB, 40 * MIB) == 5);
+    CHECK(chunks_for(64 * GIB, 384 * MIB) == 6);
+    CHECK(chunks_for(8 * GIB, 40 * MIB) == 20);
     CHECK(chunks_for(8 * GIB, 384 * MIB) == 192);
-    CHECK(chunks_for(32 * GIB, 96 * MIB) == 12); /* just enough room */
-    CHECK(chunks_for(32 * GIB - 2 * MIB, 96 * MIB) == 24);
+    CHECK(chunks_for(32 * GIB, 40 * MIB) == 5); /* just enough room */
+    CHECK(chunks_for(32 * GIB - 2 * MIB, 40 * MIB) == 10);
     CHECK(chunks_for(8 * GIB, 512 * MIB) == 4); /* a program's own arena */
     CHECK(chunks_for(8 * GIB, 510 * MIB) == 255);
+}
+
+static void test_with_room_chunks_are_of_one_size(void)
+{
+    CHECK(chunks_for(64 * GIB, 14 * MIB) == 2); /* 8, 6; otherwise 8, 4, 2 */
+    CHECK(chunks_for(64 * GIB, 510 * MIB) == 6);
+    CHECK(chunks_for(64 * GIB, 1022 * MIB) == 13); /* an arena's are powers of two */
+}
+
+/* Returns the number of chunks for a block of a pool that holds so much already. */
+static uint64_t chunks_beside(uint64_t held, uint64_t allowed, uint64_t bytes)
+{
+    model_open(&model, allowed, allowed);
+    CHECK(model_alloc(&model, held) == 0);
+    const uint64_t before = fake_count(FAKE_CREATE);
+    CHECK(model_alloc(&model, bytes) == 0 && fake_physical() == held + bytes);
+    const uint64_t created = fake_count(FAKE_CREATE) - before;
+    model_close(&model);
+    return created;
+}
+
+static void test_with_room_the_chunks_of_a_large_pool_are_larger(void)
+{
+    CHECK(chunks_beside(GIB, 139 * GIB, 32 * MIB) == 4);
+    CHECK(chunks_beside(2 * GIB, 139 * GIB, 32 * MIB) == 2);
+    CHECK(chunks_beside(4 * GIB, 139 * GIB, 32 * MIB) == 1);
+    CHECK(chunks_beside(4 * GIB, 36 * GIB, 32 * MIB) == 4); /* not with so little room */
 }
 
 /* A large block was freed, and its first chunk was split for a smaller one. Returns how many chunks are made
@@ -566,6 +593,8 @@ int main(void)
     RUN_APART(test_a_large_chunk_is_not_split_under_work_or_another_block);
     RUN_APART(test_a_split_that_fails_gives_its_pieces_back);
     RUN_APART(test_with_room_chunks_are_large_and_larger_in_a_large_block);
+    RUN_APART(test_with_room_chunks_are_of_one_size);
+    RUN_APART(test_with_room_the_chunks_of_a_large_pool_are_larger);
     RUN_APART(test_with_room_a_split_chunk_makes_few);
     RUN_APART(test_with_room_only_very_large_chunks_are_split);
     RUN_APART(test_within_the_slack_a_pool_grows_rather_than_move_chunks);
