@@ -19,7 +19,8 @@
 #include "interpose/base/sums.h"
 
 #define SPINS      200   /* tries before a thread sleeps; the lock is held for less than 1 us */
-#define NAP_MS     1     /* between two checks whether the owner is alive */
+#define NAP_MS     1     /* between two checks whether the owner is alive, at first */
+#define NAP_MAX_MS 16    /* later: with 1 ms, 400 processes that wait left the owner no time (two cores) */
 #define LOCK_MS    30000 /* for the lock at most, even if it changes hands all the time */
 #define STUCK_MS   20    /* for an owner that was waited for in vain: it may have been stopped */
 #define PAGE       (UINT64_C(2) << 20)
@@ -56,8 +57,8 @@ static bool try_lock(struct ledger *ledger)
     return false;
 }
 
-/* Takes the lock over from a dead owner, or sleeps until it is free or NAP_MS have passed. */
-static bool take_over_or_nap(struct ledger *ledger)
+/* Takes the lock over from a dead owner, or sleeps until it is free or nap_ms have passed. */
+static bool take_over_or_nap(struct ledger *ledger, uint64_t nap_ms)
 {
     const uint32_t word = atomic_load(&ledger->file->lock), owner = word & LEDGER_OWNER_MASK;
 
@@ -71,7 +72,7 @@ static bool take_over_or_nap(struct ledger *ledger)
         return true;
     }
     atomic_store(&ledger->file->waiters, 1);
-    ledger_sleep(&ledger->file->lock, word, NAP_MS);
+    ledger_sleep(&ledger->file->lock, word, nap_ms);
     return false;
 }
 
@@ -139,14 +140,15 @@ static void enter(struct ledger *ledger)
 
 int ledger_lock(struct ledger *ledger)
 {
-    uint64_t until = 0, last = 0;
+    uint64_t until = 0, last = 0, nap_ms = NAP_MS;
     uint32_t seen = 0;
 
     pthread_mutex_lock(&ledger->mutex);
-    while (!try_lock(ledger) && !take_over_or_nap(ledger)) {
+    while (!try_lock(ledger) && !take_over_or_nap(ledger, nap_ms)) {
         const uint32_t word = atomic_load(&ledger->file->lock);
         const uint64_t now = clock_ms();
 
+        nap_ms = sums_smaller(2 * nap_ms, NAP_MAX_MS);
         if (last == 0)
             last = now + LOCK_MS;
         if (until == 0 || word != seen)
@@ -322,6 +324,20 @@ void ledger_recount(struct ledger *ledger)
     if (others == 0) /* the driver or its settings may change before the next process */
         atomic_store(&file->context_bytes, 0);
     ledger->dirty = false;
+}
+
+void ledger_recount_in_queue(struct ledger *ledger, struct ledger_turn *turn, bool card,
+                             struct ledger_queue *queue)
+{
+    const uint64_t now = clock_ms();
+
+    /* Those behind the first one recount now and then: it may have been stopped. */
+    if (!queue->first && !(queue->all_wait && queue->last) && turn->recounted &&
+        now < turn->recounted + ledger->slow_ms && ledger_alive(ledger, queue->head_slot))
+        return;
+    ledger_recount(ledger);
+    turn->recounted = now;
+    *queue = ledger_look_at_queue(ledger, turn, card);
 }
 
 int ledger_claim(struct ledger *ledger, uint32_t state)

@@ -377,8 +377,7 @@ static int try_wait(struct ledger *ledger, uint64_t least, struct ledger_turn *t
         return -ENOMEM;
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
-    ledger_recount(ledger); /* a process may have died */
-    queue = ledger_look_at_queue(ledger, turn, false);
+    ledger_recount_in_queue(ledger, turn, false, &queue);
     if (queue.first && ledger_raise(ledger, least, 0) == 0)
         return 0;
     ledger_watch_head(ledger, turn, queue.head, queue.next <= ledger_room(ledger));
@@ -434,7 +433,7 @@ static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least,
             break;
         }
         ledger_unlock(ledger);
-        if (polls % REMIND_POLLS == 0)
+        if (polls == 0 || (polls % REMIND_POLLS == 0 && ledger_look_at_queue(ledger, &turn, false).first))
             ledger_put_to(ledger, ledger_is_neighbour, atomic_load(&slot->waits_for));
         if (polls == LONG_POLLS && ledger->notice)
             ledger->notice(ledger->notice_argument, atomic_load(&slot->asked));

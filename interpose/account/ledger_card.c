@@ -193,8 +193,8 @@ static int take_turn(struct ledger *ledger, uint64_t bytes, struct ledger_turn *
     atomic_store(&slot->card_waits_for, bytes);
     atomic_store(&slot->asked, bytes);
     atomic_store(&slot->card_ticket, turn->ticket);
-    ledger_recount(ledger); /* a process may have died */
     *queue = ledger_look_at_queue(ledger, turn, true);
+    ledger_recount_in_queue(ledger, turn, true, queue);
     ledger_unlock(ledger);
     return 0;
 }

@@ -136,6 +136,7 @@ struct ledger_turn {
     uint64_t passed; /* processes with this ticket or a lower one are passed over */
     uint64_t head;   /* ticket of the first process while it could take what it waits for; 0: it could not */
     uint64_t since;  /* clock_ms when that began */
+    uint64_t recounted; /* clock_ms; 0: not yet */
 };
 /* Notes who is first, and whether what it waits for is there. If it has been for slow_ms and the process has
  * not taken it, the process is passed over from now on. */
@@ -149,10 +150,15 @@ struct ledger_queue {
     bool all_wait; /* every other process that holds memory waits as well, and not only briefly */
     uint64_t head; /* ticket of the longest-waiting process, apart from those passed over */
     uint64_t next; /* bytes for which it waits */
+    int head_slot;
 };
 /* Looks at the queue of our job, or with `card` at that of the card. */
 struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const struct ledger_turn *turn,
                                          bool card);
+/* Recounts if a death could end or prolong the wait of this process, and looks at the queue again. Only the
+ * first one does so each time, as the kernel is asked about every process. The caller holds the lock. */
+void ledger_recount_in_queue(struct ledger *ledger, struct ledger_turn *turn, bool card,
+                             struct ledger_queue *queue);
 
 /* Returns the number of slots to look at. */
 int ledger_slots(const struct ledger *ledger);

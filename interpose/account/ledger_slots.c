@@ -145,8 +145,8 @@ struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const stru
 {
     const struct ledger_slot *own = ledger_own_slot(ledger);
     const uint64_t ticket = turn->ticket;
-    struct ledger_queue queue = {true, true, true, ticket,
-                                 atomic_load(card ? &own->card_waits_for : &own->waits_for)};
+    struct ledger_queue queue = {
+        true, true, true, ticket, atomic_load(card ? &own->card_waits_for : &own->waits_for), ledger->slot};
 
     for (int i = 0; i < ledger_slots(ledger); i++) {
         const struct ledger_slot *slot = &ledger->file->slots[i];
@@ -163,6 +163,7 @@ struct ledger_queue ledger_look_at_queue(const struct ledger *ledger, const stru
         queue.last = queue.last && theirs < ticket;
         if (theirs < queue.head && theirs > turn->passed) {
             queue.head = theirs;
+            queue.head_slot = i;
             queue.next = atomic_load(card ? &slot->card_waits_for : &slot->waits_for);
         }
     }

@@ -2,9 +2,11 @@
 #include "ledger_support.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/wait.h>
 #include <unity.h>
 
@@ -20,6 +22,22 @@ void setUp(void)
 void tearDown(void)
 {
     test_end();
+}
+
+/* How often this process has asked the kernel whether a process lives. */
+static atomic_int queries;
+
+int __real_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *); /* each call of the ledger's has one */
+    va_end(arguments);
+    queries += command == F_OFD_GETLK;
+    return __real_fcntl(fd, command, argument);
 }
 
 static struct ledger_entry read_entry(const struct ledger *ledger, int slot)
@@ -582,6 +600,38 @@ static void test_threads_of_a_process_wait_in_turn(void)
     TEST_ASSERT_FALSE(read_entry(holder, ledger->slot).waiting);
 }
 
+/* Where hundreds wait, each of them would otherwise ask about all the others at each look. */
+static void test_those_behind_the_first_do_not_count_all_processes_again_and_again(void)
+{
+    enum { OTHERS = 30, MS = 400 /* eight looks */ };
+    struct ledger *others[OTHERS], *ledger = test_join(JOB, 1000);
+
+    for (int i = 0; i < OTHERS; i++)
+        others[i] = test_join(JOB, 0);
+    TEST_ASSERT_EQUAL_INT(0, ledger_extend(others[0], 1000));
+    ledger->job->tickets = 1;
+    atomic_store(&ledger_own_slot(others[1])->waits_for, 100);
+    atomic_store(&ledger_own_slot(others[1])->ticket, 1);
+    queries = 0;
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 100, MS));
+    TEST_ASSERT_LESS_THAN_INT(4 * OTHERS, queries);
+}
+
+/* So that the owner of the lock can run, however many wait for it. */
+static void test_a_long_wait_for_the_lock_looks_less_and_less_often(void)
+{
+    enum { MS = 200 };
+    struct ledger *owner = test_join(JOB, 1000), *ledger = test_join(JOB, 0);
+
+    ledger->patience_ms = MS;
+    TEST_ASSERT_EQUAL_INT(0, ledger_lock(owner));
+    queries = 0;
+    const int rc = ledger_lock(ledger);
+    ledger_unlock(owner);
+    TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, rc);
+    TEST_ASSERT_LESS_THAN_INT(MS / 4, queries);
+}
+
 /* Two processes pass all the memory to and fro, each waiting for the other. A wake-up that is lost costs 50
  * ms, until the next look: if all are lost, that is more than the time that a test has. */
 static void test_no_wake_up_is_lost_when_memory_goes_to_and_fro(void)
@@ -702,6 +752,26 @@ static void test_one_that_is_first_and_does_not_take_its_memory_is_passed_over(v
     TEST_ASSERT_EQUAL_INT(-ETIMEDOUT, ledger_wait_for(ledger, 0, 100, 120));
 }
 
+static void test_what_a_dead_process_held_is_found_behind_one_that_was_stopped(void)
+{
+    struct ledger *ledger = test_join(JOB, 1000), *stopped = test_join(JOB, 0);
+    struct member holder = member_start(JOB, 0);
+    struct waiting waiting = {.ledger = ledger, .least = 700};
+    pthread_t thread;
+
+    member_do(&holder, ORDER_EXTEND, 1000, 0);
+    ledger->job->tickets = 1;
+    atomic_store(&ledger_own_slot(stopped)->waits_for, 400);
+    atomic_store(&ledger_own_slot(stopped)->ticket, 1);
+    ledger->slow_ms = 1;
+    pthread_create(&thread, NULL, wait_for_memory, &waiting);
+    await_waiting(stopped, ledger->slot);
+    await_next_look(stopped, ledger->slot);
+    member_kill(&holder);
+    pthread_join(thread, NULL); /* or the test waits for minutes */
+    TEST_ASSERT_EQUAL_INT(0, waiting.rc);
+}
+
 static void test_what_the_job_can_lend_counts_as_free_unless_its_owner_is_silent(void)
 {
     struct ledger *ledger = test_join(JOB, 1000), *other = test_join(JOB, 1000),
@@ -777,10 +847,13 @@ int main(void)
     RUN_TEST(test_one_that_waits_only_briefly_is_part_of_no_cycle);
     RUN_TEST(test_cycle_that_closes_while_all_wait_is_found);
     RUN_TEST(test_threads_of_a_process_wait_in_turn);
+    RUN_TEST(test_those_behind_the_first_do_not_count_all_processes_again_and_again);
+    RUN_TEST(test_a_long_wait_for_the_lock_looks_less_and_less_often);
     RUN_TEST(test_no_wake_up_is_lost_when_memory_goes_to_and_fro);
     RUN_TEST(test_on_a_full_card_no_process_is_asked_for_more_than_it_has);
     RUN_TEST(test_on_a_full_card_the_next_are_asked_for_what_one_could_not_give);
     RUN_TEST(test_one_that_is_first_and_does_not_take_its_memory_is_passed_over);
+    RUN_TEST(test_what_a_dead_process_held_is_found_behind_one_that_was_stopped);
     RUN_TEST(test_what_the_job_can_lend_counts_as_free_unless_its_owner_is_silent);
     RUN_TEST(test_who_has_enough_room_does_not_wait_for_a_slow_neighbour);
     return UNITY_END();

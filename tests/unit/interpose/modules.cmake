@@ -125,6 +125,7 @@ endforeach()
 target_link_options(interpose_ledger_card PRIVATE -Wl,--wrap=clock_gettime)
 target_link_options(interpose_ledger_files PRIVATE -Wl,--wrap=mmap)
 target_link_options(interpose_ledger_members PRIVATE -Wl,--wrap=syscall)
+target_link_options(interpose_ledger_wait PRIVATE -Wl,--wrap=fcntl)
 target_link_options(interpose_ledger_death PRIVATE -Wl,-z,now) # the linker's work is not stepped through
 
 interpose_unit(interpose_live MODULES see/live.c)
