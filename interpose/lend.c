@@ -402,7 +402,7 @@ static bool try_with_room(struct loan *loan)
     loan->had_room = true;
     loan->denials = denials;
     if (!again || !ledger_is_guarded(device->ledger))
-        return again && clock_ms() < loan->until;
+        return again && (clock_ms() < loan->until || stand_in_queue(loan));
     return (loan->tries <= TRIES && lend_on_card(device->ordinal, loan->need)) ||
            lend_wait_on_card(&loan->wait, device->ordinal, loan->need);
 }

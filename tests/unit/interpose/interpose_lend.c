@@ -712,6 +712,22 @@ static void test_a_request_that_was_not_denied_is_not_tried_for_ever(void)
     lend_end(&loan);
 }
 
+/* On a busy machine others are faster again and again, and there is room each time that it is looked for. */
+static void test_a_request_that_may_wait_does_so_when_others_were_faster_for_long(void)
+{
+    struct loan loan = loan_of(PAGE);
+
+    options.wait = 600;
+    account_view(&card.account);
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    TEST_ASSERT_FALSE(loan.waited);
+    loan.until = clock_ms();
+    TEST_ASSERT_FALSE(account_take(&card.account, 2 * LIMIT)); /* denied */
+    TEST_ASSERT_TRUE(lend_more(&loan));
+    TEST_ASSERT_TRUE(loan.waited);
+    lend_end(&loan);
+}
+
 static void test_the_wait_for_a_full_card_has_one_end_for_all_tries(void)
 {
     struct lend_wait wait = {.until = 1};
@@ -826,6 +842,7 @@ int main(void)
     RUN_TEST(test_what_was_waited_for_is_kept_for_a_thread_that_is_not_cancelled);
     RUN_TEST(test_each_try_ends_the_wait_before_it);
     RUN_TEST(test_a_request_that_was_not_denied_is_not_tried_for_ever);
+    RUN_TEST(test_a_request_that_may_wait_does_so_when_others_were_faster_for_long);
     RUN_TEST(test_the_wait_for_a_full_card_has_one_end_for_all_tries);
     RUN_TEST(test_the_wait_for_a_full_card_ends_when_it_is_over_at_once_again_and_again);
     RUN_TEST(test_idle_memory_of_the_drivers_pools_that_does_not_go_back_is_no_room_on_a_card);
