@@ -1,6 +1,8 @@
 /* What `gpucap top` promises, seen on the screen of a pseudo-terminal of 80x24: it shows every process,
  * follows changes, obeys its keys, and needs neither colour nor more than ASCII. */
+#include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -8,6 +10,7 @@
 
 #include "cli_members.h"
 #include "cli_screen.h"
+#include "interpose/account/ledger_file.h"
 #include "unity.h"
 
 static struct screen screen;
@@ -206,6 +209,39 @@ static void test_signal_goes_to_the_selected_process(void)
     quit();
 }
 
+/* Gives the first process of the ledger the number of another one. */
+static void renumber(pid_t pid)
+{
+    char path[256];
+    int32_t number = pid;
+
+    snprintf(path, sizeof(path), "%s/" MEMBERS_UUID ".ledger", members_folder());
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    TEST_ASSERT_EQUAL_INT(sizeof(number),
+                          pwrite(fd, &number, sizeof(number), offsetof(struct ledger_file, slots[0].pid)));
+    close(fd);
+}
+
+/* In a container it has a number that another process of the user has outside. */
+static void test_signal_reaches_no_process_that_has_the_number_by_chance(void)
+{
+    members_start(MEMBERS_UUID, "contained", 8192, 1024, 0);
+    const pid_t bystander = fork();
+
+    if (bystander == 0)
+        for (;;)
+            pause();
+    renumber(bystander);
+    start_top("vt100");
+    screen_await(&screen, "contained", true);
+    screen_type(&screen, "kkill\r");
+    screen_await(&screen, "is not a process that can be seen from here", true);
+    TEST_ASSERT_EQUAL_INT(0, waitpid(bystander, NULL, WNOHANG));
+    kill(bystander, SIGKILL);
+    waitpid(bystander, NULL, 0);
+    quit();
+}
+
 static void test_jobs_can_be_one_line_each(void)
 {
     struct member *first = members_start(MEMBERS_UUID, "train-a", 8192, 1024, 0);
@@ -339,6 +375,7 @@ int main(void)
     RUN_TEST(test_keys_sort_and_select);
     RUN_TEST(test_trim_and_limit_are_one_key_away);
     RUN_TEST(test_signal_goes_to_the_selected_process);
+    RUN_TEST(test_signal_reaches_no_process_that_has_the_number_by_chance);
     RUN_TEST(test_jobs_can_be_one_line_each);
     RUN_TEST(test_processes_and_jobs_on_several_cards_count_once);
     RUN_TEST(test_the_peak_of_a_job_is_not_the_sum_of_its_processes_peaks);

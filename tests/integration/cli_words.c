@@ -340,10 +340,18 @@ static void test_process_of_another_command_is_not_mistaken(void)
     /* Its own, as the ledger has it: without the folder, and only the beginning. */
     who_command(getpid(), geteuid(), "cli_wo", command, sizeof(command));
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, strncmp(command, "cli_words", 9), command);
-    TEST_ASSERT_FALSE(who_owns(0, geteuid()));
-    TEST_ASSERT_FALSE(who_owns(-1, geteuid()));
-    TEST_ASSERT_TRUE(who_owns(getpid(), geteuid()));
-    TEST_ASSERT_FALSE(who_owns(getpid(), geteuid() + 1));
+}
+
+static void test_process_without_the_ledger_is_not_meant_by_it(void)
+{
+    const pid_t member = members_start(MEMBERS_UUID, "job", 8192, 1, 0)->pid;
+
+    TEST_ASSERT_TRUE(who_has_ledger(member, geteuid(), MEMBERS_UUID));
+    TEST_ASSERT_FALSE(who_has_ledger(member, geteuid() + 1, MEMBERS_UUID));
+    TEST_ASSERT_FALSE(who_has_ledger(member, geteuid(), MEMBERS_OTHER_UUID));
+    TEST_ASSERT_FALSE(who_has_ledger(getpid(), geteuid(), MEMBERS_UUID));
+    TEST_ASSERT_FALSE(who_has_ledger(0, geteuid(), MEMBERS_UUID));
+    TEST_ASSERT_FALSE(who_has_ledger(-1, geteuid(), MEMBERS_UUID));
 }
 
 int main(void)
@@ -364,5 +372,6 @@ int main(void)
     RUN_TEST(test_figures_read_well);
     RUN_TEST(test_command_line_that_proc_does_not_show_is_only_a_name);
     RUN_TEST(test_process_of_another_command_is_not_mistaken);
+    RUN_TEST(test_process_without_the_ledger_is_not_meant_by_it);
     return UNITY_END();
 }

@@ -168,7 +168,7 @@ static void send_signal(struct top *top)
     const int number = parse_signal(answer);
     if (!number)
         snprintf(top->status, sizeof(top->status), "'%s' is no signal", answer);
-    else if (!who_owns(pid, top->entry.uid))
+    else if (!who_has_ledger(pid, top->entry.uid, top->uuid))
         snprintf(top->status, sizeof(top->status), "%d is not a process that can be seen from here",
                  (int)pid);
     else if (kill(pid, number))

@@ -1,11 +1,13 @@
 /* who: see who.h. */
 #include "tools/gpucap/who.h"
 
+#include "interpose/account/ledger.h"
 #include "tools/gpucap/words.h"
 
 #include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,13 +25,32 @@ void who_user(uid_t uid, char *name, size_t size)
     words_clean(name);
 }
 
-bool who_owns(pid_t pid, uid_t uid)
+/* Returns true if, by /proc, the process belongs to the user. */
+static bool owns(pid_t pid, uid_t uid)
 {
     char path[PATH_ROOM];
     struct stat folder;
 
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
     return pid > 1 && stat(path, &folder) == 0 && folder.st_uid == uid;
+}
+
+/* The mapping, because a program may close the descriptor. */
+bool who_has_ledger(pid_t pid, uid_t uid, const char *uuid)
+{
+    char path[PATH_ROOM], name[LEDGER_UUID + sizeof("/.ledger")], *line = NULL;
+    size_t room = 0;
+    bool has = false;
+
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+    snprintf(name, sizeof(name), "/%.*s.ledger", LEDGER_UUID - 1, uuid);
+    FILE *maps = owns(pid, uid) ? fopen(path, "re") : NULL;
+    while (maps && !has && getline(&line, &room, maps) >= 0)
+        has = strstr(line, name);
+    free(line);
+    if (maps)
+        fclose(maps);
+    return has;
 }
 
 /* Reads /proc/PID/cmdline with spaces between the words. False if it cannot be read or is empty. */
@@ -102,7 +123,7 @@ void who_command(pid_t pid, uid_t uid, const char *recorded, char *command, size
 
     /* The same beginning: this is the process that the ledger means, not one of the same number in another
      * PID namespace. */
-    if (!who_owns(pid, uid) || !read_command(pid, command, size) || !begins_with(command, recorded)) {
+    if (!owns(pid, uid) || !read_command(pid, command, size) || !begins_with(command, recorded)) {
         snprintf(command, size, "%s", recorded);
         if (!own)
             shorten(command);

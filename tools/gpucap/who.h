@@ -19,8 +19,8 @@ void who_command(pid_t pid, uid_t uid, const char *recorded, char *command, size
 /* Writes user and command line of a process from /proc; "-" if /proc does not have them. */
 void who_process(pid_t pid, char *user, size_t user_size, char *command, size_t command_size);
 
-/* Returns true if, by /proc, the process `pid` belongs to `uid`. A ledger may contain ids of another PID
- * namespace, or false ones: call this before sending a signal. */
-bool who_owns(pid_t pid, uid_t uid);
+/* Returns true if, by /proc, the process `pid` belongs to `uid` and has a ledger of the card mapped. A ledger
+ * may contain ids of another PID namespace, or false ones: call this before sending a signal. */
+bool who_has_ledger(pid_t pid, uid_t uid, const char *uuid);
 
 #endif
