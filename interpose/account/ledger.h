@@ -43,8 +43,8 @@ struct ledger;
 
 /* ---- places ---- */
 
-/* Writes the folder of the ledgers: `asked` (GPUCAP_LEDGER) if given, else $XDG_RUNTIME_DIR/gpucap if there
- * is such a folder, else /dev/shm/gpucap-UID. Returns 0 or -ENAMETOOLONG. */
+/* Writes the folder of the ledgers: `asked` (GPUCAP_LEDGER) if given, else $XDG_RUNTIME_DIR/gpucap if that
+ * folder is the user's own, else /dev/shm/gpucap-UID. Returns 0 or -ENAMETOOLONG. */
 int ledger_folder(const char *asked, char *path, size_t size);
 
 /* Opens the card's ledger, and makes folder and file if they do not exist. Refuses a folder or file of

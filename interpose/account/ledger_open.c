@@ -19,13 +19,17 @@
 #define HIGH_FD  1000 /* above numbers that programs choose; the kernel closes it after the driver's files */
 #define PAUSE_NS 1000000L
 
-/* Returns $XDG_RUNTIME_DIR, or NULL if there is no such folder: a batch job may have inherited the name from
- * another machine. */
+/* Returns $XDG_RUNTIME_DIR, or NULL if that is no folder of the user's: a batch job may have inherited the
+ * name from another machine, a shell of `su` from another user. */
 static const char *runtime_folder(void)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
+    struct stat folder;
 
-    return runtime && *runtime == '/' && access(runtime, F_OK) == 0 ? runtime : NULL;
+    const bool is_own = runtime && *runtime == '/' && stat(runtime, &folder) == 0 &&
+                        S_ISDIR(folder.st_mode) && folder.st_uid == geteuid();
+
+    return is_own ? runtime : NULL;
 }
 
 int ledger_folder(const char *asked, char *path, size_t size)

@@ -82,19 +82,31 @@ static void assert_replaced(void)
 
 static void test_folder_is_the_one_asked_for_or_the_users(void)
 {
-    char folder[LEDGER_PATH], expected[LEDGER_PATH];
+    char folder[LEDGER_PATH], expected[LEDGER_PATH + 8];
 
-    setenv("XDG_RUNTIME_DIR", "/tmp", 1);
+    setenv("XDG_RUNTIME_DIR", test_folder, 1);
+    snprintf(expected, sizeof(expected), "%s/gpucap", test_folder);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder("/a/b", folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING("/a/b", folder);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
-    TEST_ASSERT_EQUAL_STRING("/tmp/gpucap", folder);
+    TEST_ASSERT_EQUAL_STRING(expected, folder);
     snprintf(expected, sizeof(expected), "/dev/shm/gpucap-%u", (unsigned)geteuid());
     setenv("XDG_RUNTIME_DIR", "/nonexistent/user/1", 1);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING(expected, folder);
+    setenv("XDG_RUNTIME_DIR", "/dev/null", 1);
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
+    TEST_ASSERT_EQUAL_STRING(expected, folder);
     setenv("XDG_RUNTIME_DIR", "relative", 1);
     TEST_ASSERT_EQUAL_INT(0, ledger_folder("", folder, sizeof(folder)));
+    TEST_ASSERT_EQUAL_STRING(expected, folder);
+    if (geteuid() == 0) { /* else / is another user's */
+        setenv("XDG_RUNTIME_DIR", test_folder, 1);
+        TEST_ASSERT_EQUAL_INT(0, chown(test_folder, ONE_USER, GROUP));
+    } else {
+        setenv("XDG_RUNTIME_DIR", "/", 1);
+    }
+    TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
     TEST_ASSERT_EQUAL_STRING(expected, folder);
     unsetenv("XDG_RUNTIME_DIR");
     TEST_ASSERT_EQUAL_INT(0, ledger_folder(NULL, folder, sizeof(folder)));
