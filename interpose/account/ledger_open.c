@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "interpose/base/clock.h"
+#include "interpose/base/withhold.h"
 
 #define SUFFIX   ".ledger"
 #define HIGH_FD  1000 /* above numbers that programs choose; the kernel closes it after the driver's files */
@@ -177,23 +178,33 @@ static bool clear_file(int fd)
     return true;
 }
 
-/* Sets up the file unless it is valid. The caller holds the setup lock. */
-static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
+/* Writes a new ledger. Returns 0 or -errno. */
+static int write_file(int fd, const char *uuid)
 {
     struct ledger_head head = {
         .magic = LEDGER_MAGIC, .version = LEDGER_VERSION, .bytes = sizeof(struct ledger_file)};
+    struct withheld signals;
 
+    strncpy(head.uuid, uuid, sizeof(head.uuid) - 1);
+    withhold_begin(&signals);
+    /* The head is written last: a file without one is set up again. */
+    const int error =
+        clear_file(fd) && pwrite(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) ? 0 : errno;
+    withhold_end(&signals, error);
+    return -error;
+}
+
+/* Sets up the file unless it is valid. The caller holds the setup lock. */
+static int set_up(int fd, const char *uuid, char why[LEDGER_WHY])
+{
     if (is_whole(fd, uuid))
         return 0;
     if (in_use(fd))
         return fail(EPROTONOSUPPORT, why,
                     "the ledger of %.48s is damaged or of another version of gpucap, and programs use it",
                     uuid);
-    strncpy(head.uuid, uuid, sizeof(head.uuid) - 1);
-    /* The head is written last: a file without one is set up again. */
-    if (!clear_file(fd) || pwrite(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head))
-        return fail(errno, why, "the ledger of %.48s cannot be written: %s", uuid, strerror(errno));
-    return 0;
+    const int rc = write_file(fd, uuid);
+    return rc ? fail(-rc, why, "the ledger of %.48s cannot be written: %s", uuid, strerror(-rc)) : 0;
 }
 
 /* Says what is wrong with a file that is not whole, and that may not be replaced. */

@@ -10,6 +10,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/pages.h"
+#include "interpose/base/withhold.h"
 
 #if GPUCAP_HAVE_ZSTD
 #define ZSTD_STATIC_LINKING_ONLY /* for a context in memory of our own */
@@ -198,13 +199,16 @@ int recording_write_open(struct recording_write *file, const char *path, const s
     const int fd = open_file(path, why);
     if (fd < 0)
         return fd;
+    struct withheld signals;
     struct stat kind;
     file->fd = fd;
     if (fstat(fd, &kind) == 0) {
         file->device = kind.st_dev;
         file->inode = kind.st_ino;
     }
+    withhold_begin(&signals); /* later writes are those of a thread that has blocked them */
     int rc = map_buffers(file) ? write_all(file, head, sizeof(*head)) : -ENOMEM;
+    withhold_end(&signals, -rc);
     if (rc) {
         snprintf(why, RECORDING_WRITE_WHY, "%.160s: %s", path, strerror(-rc));
         recording_write_close(file);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "interpose/base/quote.h"
+#include "interpose/base/withhold.h"
 
 #define LINE_MAX_BYTES 1024
 
@@ -102,21 +102,13 @@ void log_set(enum options_log level)
     atomic_store_explicit(&threshold, (int)level, memory_order_relaxed);
 }
 
-/* Writes a line in one call, so that lines of several processes do not mix. A failed write is ignored, and
- * SIGPIPE is withheld: the program would not get it without us. */
+/* Writes a line in one call, so that lines of several processes do not mix. A failed write is ignored. */
 static void write_quietly(const char *line, size_t length)
 {
-    const struct timespec at_once = {0};
-    sigset_t pipe, before, pending;
+    struct withheld signals;
 
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    if (write(STDERR_FILENO, line, length) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
-        while (sigtimedwait(&pipe, NULL, &at_once) < 0 && errno == EINTR)
-            continue;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    withhold_begin(&signals);
+    withhold_end(&signals, write(STDERR_FILENO, line, length) < 0 ? errno : 0);
 }
 
 static void say(enum options_log level, const char *format, va_list arguments)

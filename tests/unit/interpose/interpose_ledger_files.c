@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -481,6 +482,30 @@ static void test_file_is_for_the_group_only_where_the_group_may_write_to_the_fol
     TEST_ASSERT_EQUAL_HEX16(0600, status.st_mode & 07777);
 }
 
+/* ---- limits of the program's ---- */
+
+static int open_little(void)
+{
+    const struct rlimit little = {sizeof(struct ledger_file) - 1, sizeof(struct ledger_file) - 1};
+
+    setrlimit(RLIMIT_FSIZE, &little);
+    return try_open();
+}
+
+/* The kernel sends SIGXFSZ, which would kill a program that writes no such file itself. */
+static void test_a_program_that_may_not_write_so_much_is_not_killed(void)
+{
+    const pid_t child = fork();
+    int status;
+
+    if (child == 0)
+        _exit(-open_little());
+    TEST_ASSERT_EQUAL_INT(child, waitpid(child, &status, 0));
+    TEST_ASSERT_TRUE_MESSAGE(WIFEXITED(status), "it was killed");
+    TEST_ASSERT_EQUAL_INT(EFBIG, WEXITSTATUS(status));
+    assert_replaced();
+}
+
 /* ---- other users ---- */
 
 /* What `action` returns in a process of that user. */
@@ -577,6 +602,7 @@ int main(void)
     RUN_TEST(test_fifo_and_folder_are_refused_at_once);
     RUN_TEST(test_folder_that_others_may_write_to_is_refused);
     RUN_TEST(test_file_is_for_the_group_only_where_the_group_may_write_to_the_folder);
+    RUN_TEST(test_a_program_that_may_not_write_so_much_is_not_killed);
     RUN_TEST(test_folder_of_another_user_is_refused);
     RUN_TEST(test_file_of_another_user_is_refused);
     RUN_TEST(test_group_shares_a_folder_that_root_has_made_for_it);

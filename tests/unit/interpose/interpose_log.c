@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -163,6 +165,25 @@ static void test_a_pipe_that_nobody_reads_raises_no_signal(void)
     reader = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+static void test_a_full_file_raises_no_signal(void)
+{
+    const int full = memfd_create("full", MFD_CLOEXEC);
+    struct rlimit before, none;
+
+    TEST_ASSERT_EQUAL_INT(0, getrlimit(RLIMIT_FSIZE, &before));
+    none = (struct rlimit){0, before.rlim_max};
+    dup2(full, STDERR_FILENO);
+    log_new_stderr();
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_FSIZE, &none));
+    log_error("beyond the limit"); /* SIGXFSZ would end the test */
+    setrlimit(RLIMIT_FSIZE, &before);
+    log_error("below it");
+    struct stat now;
+    TEST_ASSERT_EQUAL_INT(0, fstat(full, &now));
+    TEST_ASSERT_EQUAL_INT(strlen("gpucap: below it\n"), now.st_size);
+    close(full);
+}
+
 /* Remembers one file as standard error, puts another in its place, and returns what it gets. */
 static const char *after_change(struct fake before, struct fake now)
 {
@@ -227,6 +248,7 @@ int main(void)
     RUN_TEST(test_a_long_line_is_cut_and_ended);
     RUN_TEST(test_errno_stays);
     RUN_TEST(test_a_pipe_that_nobody_reads_raises_no_signal);
+    RUN_TEST(test_a_full_file_raises_no_signal);
     RUN_TEST(test_another_file_at_descriptor_2_gets_nothing);
     RUN_TEST(test_a_closed_descriptor_2_is_no_standard_error);
     RUN_TEST(test_a_forked_child_speaks_too);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <unity.h>
@@ -89,6 +90,20 @@ static void test_a_block_is_written_whole_however_often_it_is_interrupted(void)
     TEST_ASSERT_GREATER_THAN_INT(sizeof(head) + sizeof(struct recording_block), size_of_file());
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, recording_write_flush(&file), "there is nothing more");
     TEST_ASSERT_EQUAL_INT(file.whole, size_of_file());
+}
+
+/* With a limit on files the kernel sends SIGXFSZ, which would end the test. */
+static void test_a_file_that_may_not_grow_is_refused(void)
+{
+    struct rlimit before, none;
+
+    TEST_ASSERT_EQUAL_INT(0, getrlimit(RLIMIT_FSIZE, &before));
+    none = (struct rlimit){0, before.rlim_max};
+    TEST_ASSERT_EQUAL_INT(0, setrlimit(RLIMIT_FSIZE, &none));
+    const int rc = open_it();
+    setrlimit(RLIMIT_FSIZE, &before);
+    TEST_ASSERT_EQUAL_INT(-EFBIG, rc);
+    TEST_ASSERT_NOT_NULL(strstr(why, strerror(EFBIG)));
 }
 
 static void test_a_full_disk_leaves_whole_blocks(void)
@@ -195,6 +210,7 @@ int main(void)
     snprintf(path, sizeof(path), "%s/r", folder);
     UNITY_BEGIN();
     RUN_TEST(test_a_block_is_written_whole_however_often_it_is_interrupted);
+    RUN_TEST(test_a_file_that_may_not_grow_is_refused);
     RUN_TEST(test_a_full_disk_leaves_whole_blocks);
     RUN_TEST(test_a_file_that_is_not_ours_stays_as_it_is);
     RUN_TEST(test_links_folders_and_pipes_are_refused);
