@@ -291,6 +291,33 @@ static void test_ps_knows_the_programs_of_every_card(void)
     spawn_env_free(env);
 }
 
+/* The driver calls a MIG slice "GPU-...", NVML "MIG-...": the commands find it, and list it once. */
+static void test_ps_and_set_know_a_slice(void)
+{
+    static const char script[] =
+        "has() { until grep -q 'has 100' \"$SAID.$1\"; do sleep 0.05; done; }; : >$SAID.0; : >$SAID.1; "
+        "{ echo take 100; has 0; { echo take 100; has 1; \"$CLI\" ps --sim=$SPEC >&2; "
+        "\"$CLI\" set slice --max=25% --sim=$SPEC >&2; echo; } | "
+        "\"$WALK\" >$SAID.1; echo; } | \"$CLI\" run --group=slice --max=1G \"$WALK\" >$SAID.0";
+    struct spawn_env *env = cli_env_real();
+
+    spawn_env_set(env, "SPEC", "1x16G/mig");
+    spawn_env_set(env, "GPUCAP_SIM", "1x16G/mig");
+    spawn_env_set(env, "LD_LIBRARY_PATH", spawn_build_path("sim"));
+    spawn_env_set(env, "CLI", spawn_build_path("gpucap"));
+    spawn_env_set(env, "WALK", spawn_build_path("tests/integration/prog_walk"));
+    spawn_env_set(env, "SAID", cli_path("said"));
+    struct spawn_result result = spawn_run(env, (const char *const[]){"/bin/sh", "-c", script, NULL}, NULL);
+    cli_expect_status(0, &result);
+    cli_expect_err("simgpu  16.0 GiB\n", &result);
+    cli_expect_err(" 1.0 GiB prog_walk\n", &result);
+    cli_expect_err(" - prog_walk\n", &result);
+    TEST_ASSERT_NULL_MESSAGE(strstr(strstr(result.err, "managed") + 1, "\nmanaged"), result.err);
+    cli_expect_err("max was 1.0 GiB, is 4.0 GiB now", &result);
+    spawn_result_free(&result);
+    spawn_env_free(env);
+}
+
 /* NVML does not list the ledger's process, so it counts processes otherwise: as if from another PID
  * namespace. */
 static void test_ps_does_not_take_other_numbers_for_programs_without_gpucap(void)
@@ -607,6 +634,7 @@ int main(void)
 #ifdef HAS_WALK
     RUN_TEST(test_ps_names_the_programs_that_do_not_run_under_gpucap);
     RUN_TEST(test_ps_knows_the_programs_of_every_card);
+    RUN_TEST(test_ps_and_set_know_a_slice);
     RUN_TEST(test_ps_does_not_take_other_numbers_for_programs_without_gpucap);
 #endif
     RUN_TEST(test_why_sends_those_who_come_too_late_to_a_recording);

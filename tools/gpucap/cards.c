@@ -91,6 +91,17 @@ void cards_close(struct cards *cards)
     free(cards);
 }
 
+/* Finds a card, or the MIG slice of that number: the driver, and so a ledger, calls it "GPU-..." too. */
+static bool find(const struct cards *cards, const char *uuid, nvml_device *device)
+{
+    char slice[NVML_UUID_TEXT];
+
+    return cards->device_by_uuid(uuid, device) == NVML_OK ||
+           (!strncmp(uuid, "GPU-", 4) &&
+            snprintf(slice, sizeof(slice), "MIG-%s", uuid + 4) < (int)sizeof(slice) &&
+            cards->device_by_uuid(slice, device) == NVML_OK);
+}
+
 void cards_read(const struct cards *cards, const char *uuid, struct cards_facts *facts)
 {
     nvml_device device;
@@ -98,7 +109,7 @@ void cards_read(const struct cards *cards, const char *uuid, struct cards_facts 
     unsigned index;
 
     *facts = (struct cards_facts){.number = -1};
-    if (!cards || cards->device_by_uuid(uuid, &device) != 0 || cards->memory(device, &memory) != 0)
+    if (!cards || !find(cards, uuid, &device) || cards->memory(device, &memory) != 0)
         return;
     facts->known = true;
     facts->total = memory.total;
@@ -131,7 +142,7 @@ int cards_processes(const struct cards *cards, const char *uuid, struct cards_pr
     nvml_device device;
     int listed = -1;
 
-    if (found && cards->processes && cards->device_by_uuid(uuid, &device) == NVML_OK &&
+    if (found && cards->processes && find(cards, uuid, &device) &&
         cards->processes(device, &count, found) == NVML_OK && count <= (unsigned)room)
         listed = (int)count;
     for (int i = 0; i < listed; i++)

@@ -1,6 +1,7 @@
 /* unmanaged: see unmanaged.h. */
 #include "tools/gpucap/unmanaged.h"
 
+#include "interpose/settings/rules.h"
 #include "tools/gpucap/who.h"
 
 #include <errno.h>
@@ -90,7 +91,7 @@ static void add_card(const char *uuid, void *argument)
     struct ledgers *ledgers = argument;
 
     for (int i = 0; i < ledgers->count; i++) {
-        if (!strcmp(ledgers->cards[i].uuid, uuid))
+        if (rules_names(uuid, strlen(uuid), ledgers->cards[i].uuid)) /* also a slice */
             return;
     }
     struct ledgers_card *card = ledgers_add_card(ledgers, uuid);
