@@ -339,6 +339,36 @@ def test_the_limit_of_a_process_is_not_that_of_its_job(case):
     check("Peak 6 MiB at " in sentences(case), "the sum has no limit of one of its parts: " + sentences(case))
 
 
+def held_by_groups(case, when):
+    """What each group has at a moment, and how much they use together as the picture's scale has it."""
+    return case.chrome.run(
+        "((now, series, step) => (compose(series, page.grouping, step, now), [page.grouping.groups.map((group, g) => [group.name, now[g]]), series.used[step]]))"
+        "(new Float64Array(page.grouping.groups.length), page.lanes[0].series, page.lanes[0].series.times.filter(time => time < %d).length - 1)" % when)
+
+
+def test_each_of_many_processes_has_its_own_memory(case):
+    """More than there are colours, and one that has nothing but a context."""
+    paths, count, when = [], 12, 500
+    for pid in range(1, count + 1):
+        events = [(recount.CONTEXT, 5, 0, 8 * MIB, 0, 0), (recount.ALLOC, 10, 4096, pid * MIB, 0, 0), (recount.USED, 1000, 0, (8 + pid) * MIB, 0, 0)]
+        paths.append(case.path("many%d.gpucap" % pid))
+        recount.write(paths[-1], [(67, 0, b"vm\0one\0./train")], events if pid < count else events[:1] + events[2:], 10**6, pid)
+    for shown in (paths[-2:], paths):
+        case.open(case.page("many.html", *shown))
+        check(case.chrome.run("page.mode") == "process", "the page is stacked by " + case.chrome.run("page.mode"))
+        held, used = held_by_groups(case, when)
+        named = {int(name.split()[0]): size for name, size in held if name.split()[0].isdigit()}
+        check(len(named) == min(len(shown), 7), "there are %d colours" % len(named))
+        for pid, size in named.items():
+            check(size == (8 + pid % count) * MIB, "process %d has %d MiB" % (pid, size // MIB))
+        total = sum((8 + pid % count) * MIB for pid in range(count + 1 - len(shown), count + 1))
+        check(used == total and dict(held)["others"] == total - sum(named.values()), "of the others: %s of %d" % (held, used))
+    others = dict(held)["others"]
+    case.chrome.run("toggleGroup('1 train')")  # which has no colour of its own
+    held, used = held_by_groups(case, when)
+    check(used == total - 9 * MIB and dict(held)["others"] == others - 9 * MIB, "without process 1: %s of %d" % (held, used))
+
+
 def test_of_refusals_in_one_place_the_last_is_drawn(case):
     """The sentence is about the last one."""
     events = [(recount.ALLOC, 10, 4096, 4 * MIB, 0, 0)] + [(recount.REFUSAL, 10**6 + i, 0, (i + 1) * MIB, 0, 0, 0, 0, 2) for i in range(3)] + [(recount.LIMIT, 10**9, 0, 8 * MIB, 0, 0, 2)]
@@ -499,6 +529,7 @@ def main():
             test_each_card_has_its_limit(case)
             test_a_limit_of_the_job_that_refused_is_not_that_of_the_process(case)
             test_the_limit_of_a_process_is_not_that_of_its_job(case)
+            test_each_of_many_processes_has_its_own_memory(case)
             test_of_refusals_in_one_place_the_last_is_drawn(case)
             test_a_full_card_is_not_a_limit(case)
             test_no_label_covers_another(case)

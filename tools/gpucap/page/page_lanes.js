@@ -20,7 +20,7 @@ function processName(track) {
 function greatest(tracks, mode) {
   const most = new Map();
   for (const track of tracks) {
-    const names = [...new Set(track.json.metas.map(meta => groupName(track, meta, mode)))];
+    const names = mode === 'process' ? [processName(track)] : [...new Set(track.json.metas.map(meta => groupName(track, meta, mode)))];
     const of = Uint32Array.from(track.json.metas, meta => names.indexOf(groupName(track, meta, mode)));
     const now = new Float64Array(names.length), peak = new Float64Array(names.length);
     const { op, block, value, meta } = track;
@@ -45,13 +45,10 @@ function makeGrouping(tracks, mode) {
   const others = groups.length;
   groups.push({ name: 'others', colour: OTHERS }, { name: 'not named', colour: UNNAMED });
   const grouping = { mode, groups, unnamed: groups.length - 1, of: [], states: [], ofProcess: [] };
-  for (const track of tracks) grouping.ofProcess.push(Math.max(0, shown.indexOf(processName(track))) + 1);
+  const groupOf = name => shown.includes(name) ? shown.indexOf(name) + 1 : others;
+  for (const track of tracks) grouping.ofProcess.push(groupOf(processName(track)));
   for (const track of tracks) {
-    grouping.of.push(Uint8Array.from(track.json.metas, meta => {
-      if (meta[2] === KIND_IMPORT) return NOT_COUNTED;
-      const at = shown.indexOf(groupName(track, meta, mode));
-      return at < 0 ? others : at + 1;
-    }));
+    grouping.of.push(Uint8Array.from(track.json.metas, meta => meta[2] === KIND_IMPORT ? NOT_COUNTED : groupOf(groupName(track, meta, mode))));
     grouping.states.push(chunkStates(track, grouping));
   }
   const has = { 0: tracks.some(track => track.hasContext), [others]: names.length > shown.length, [grouping.unnamed]: tracks.some(track => track.hasUnnamed) };
@@ -109,6 +106,7 @@ function composeTrack(track, grouping, step, now) {
   const g = grouping.ofProcess[track.index]; // contexts belong to their processes
   now[g] += now[0] + now[grouping.unnamed];
   now[0] = now[grouping.unnamed] = 0;
+  if (page.hidden.size && page.hidden.has(processName(track))) now.fill(0); // it may be one of the others
 }
 
 /* The limit at a moment, and the highest one that there ever was. */
@@ -122,9 +120,8 @@ function limitAt(series, time) {
 
 /* The same series with only the groups that are shown: its peaks are theirs. */
 function filterTrack(track, grouping, hidden) {
-  const shown = grouping.groups.map(group => !hidden.has(group.name)), { op, block, value, meta, steps } = track;
-  const of = grouping.of[track.index], own = grouping.mode === 'process' ? grouping.ofProcess[track.index] : -1;
-  const countsContext = shown[own < 0 ? 0 : own], countsUnnamed = shown[own < 0 ? grouping.unnamed : own];
+  const { op, block, value, meta, steps } = track, of = grouping.of[track.index];
+  const shown = grouping.groups.map(group => !hidden.has(grouping.mode === 'process' ? processName(track) : group.name));
   const series = Object.create(track), named = new Float64Array(steps);
   let live = 0, context = 0, unnamed = 0;
   for (let i = 0; i < steps; i++) {
@@ -134,8 +131,8 @@ function filterTrack(track, grouping, hidden) {
         if (g !== NOT_COUNTED && shown[g]) live += op[i] === OP_FREE ? -value[i] : value[i];
         break;
       }
-      case OP_CONTEXT: if (countsContext) context = value[i]; break;
-      case OP_UNNAMED: if (countsUnnamed) unnamed = value[i]; break;
+      case OP_CONTEXT: if (shown[0]) context = value[i]; break;
+      case OP_UNNAMED: if (shown[grouping.unnamed]) unnamed = value[i]; break;
       case OP_OVER: live = context = unnamed = 0; break;
     }
     named[i] = live + context + unnamed;
