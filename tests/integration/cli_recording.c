@@ -346,6 +346,8 @@ static void test_export_wants_a_format_that_it_knows(void)
     result = CLI_RUN(NULL, "export", "--to=svg", first, second);
     cli_expect_status(0, &result);
     cli_expect_out("</svg>", &result);
+    cli_expect_out("  (4711, GPU 0 ", &result); /* tells the pictures apart */
+    cli_expect_out("  (4730, GPU 0 ", &result);
     spawn_result_free(&result);
     recording_make_training(
         first,

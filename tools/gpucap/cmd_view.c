@@ -290,12 +290,9 @@ static void print_refusal(const struct recording_event *refusal, int width)
 
 static void print_title(const struct recording_set *set, const struct recording_track *track, int width)
 {
-    char card[RECORDING_CARD], title[WORDS_CUT], line[2 * WORDS_CUT];
+    char heading[WORDS_CUT];
 
-    snprintf(line, sizeof(line), "%s  (%u, %s)",
-             words_cut(recording_set_title(set, track->file), width / 2, title),
-             set->recordings[track->file].head.pid, recording_set_card(track, card));
-    puts(words_cut(line, width, title));
+    puts(recording_set_heading(set, track, width, heading));
 }
 
 static int show_track(const struct recording_set *set, const struct recording_track *track,

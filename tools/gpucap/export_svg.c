@@ -159,7 +159,7 @@ static bool write_panel(FILE *out, const struct recording_set *set, const struct
                         int number)
 {
     const struct timeline *timeline = &track->timeline;
-    char sentence[RECORDING_SENTENCE], title[WORDS_CUT];
+    char sentence[RECORDING_SENTENCE], text[WORDS_CUT];
     struct columns columns;
 
     if (!columns_open(&columns, timeline, timeline_best_by(timeline, timeline->peak), PLOT))
@@ -170,7 +170,8 @@ static bool write_panel(FILE *out, const struct recording_set *set, const struct
         panel.most = limit;
     panel.most += panel.most / 20 + TICKS;
     fprintf(out, "<text class=\"title\" x=\"%d\" y=\"%.0f\">", LEFT, panel.top - 40);
-    page_text(out, words_cut(recording_set_title(set, track->file), TITLE, title));
+    page_text(out, set->track_count > 1 ? recording_set_heading(set, track, TITLE, text)
+                                        : words_cut(recording_set_title(set, track->file), TITLE, text));
     fprintf(out, "</text><text class=\"soft\" x=\"%d\" y=\"%.0f\">", LEFT, panel.top - 22);
     page_text(out, recording_sentence(timeline, sentence));
     fputs("</text>\n", out);

@@ -196,6 +196,17 @@ const char *recording_set_card(const struct recording_track *track, char text[RE
                      text);
 }
 
+const char *recording_set_heading(const struct recording_set *set, const struct recording_track *track,
+                                  int width, char text[WORDS_CUT])
+{
+    char card[RECORDING_CARD], title[WORDS_CUT], line[2 * WORDS_CUT];
+
+    snprintf(line, sizeof(line), "%s  (%u, %s)",
+             words_cut(recording_set_title(set, track->file), width / 2, title),
+             set->recordings[track->file].head.pid, recording_set_card(track, card));
+    return words_cut(line, width, text);
+}
+
 const char *recording_set_gpu(const struct recording_track *track, char text[RECORDING_CARD])
 {
     return name_card(track, "", text);

@@ -4,6 +4,7 @@
 #define GPUCAP_RECORDING_SET_H
 
 #include "tools/gpucap/timeline.h"
+#include "tools/gpucap/words.h"
 
 #define RECORDING_SET_DEVICES 16 /* of one recording; larger numbers are invalid */
 
@@ -40,6 +41,10 @@ const char *recording_set_title(const struct recording_set *set, int file);
  * text. */
 #define RECORDING_CARD 96
 const char *recording_set_card(const struct recording_track *track, char text[RECORDING_CARD]);
+
+/* Writes the program of a track with its process and card, in `width` letters at most. Returns text. */
+const char *recording_set_heading(const struct recording_set *set, const struct recording_track *track,
+                                  int width, char text[WORDS_CUT]);
 
 /* The same without the card's name. */
 const char *recording_set_gpu(const struct recording_track *track, char text[RECORDING_CARD]);
