@@ -455,12 +455,11 @@ static int stand_in_queue(struct ledger *ledger, uint64_t asked, uint64_t least,
 int ledger_wait_for(struct ledger *ledger, uint64_t asked, uint64_t least, uint64_t timeout_ms)
 {
     const uint64_t start = clock_ms(), span = timeout_ms < LONGEST_MS ? timeout_ms : LONGEST_MS;
-    const struct timespec last = clock_after(span * 1000000U);
     int rc = -ETIMEDOUT;
 
     if (!ledger->job)
         return -ENOMEM;
-    if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
+    if (ledger_take_queue(ledger, start + span)) {
         rc = stand_in_queue(ledger, asked, least, start + span, span <= LEDGER_BRIEF_MS);
         pthread_mutex_unlock(&ledger->queue);
         ledger_tell_freed(ledger); /* another process may be first now */

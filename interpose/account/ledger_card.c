@@ -241,13 +241,12 @@ int ledger_wait_card(struct ledger *ledger, uint64_t bytes, uint64_t *ticket, ui
 {
     struct ledger_turn turn = {.ticket = *ticket};
     const uint64_t start = clock_ms();
-    const struct timespec last = clock_after(sums_minus(until, start) * 1000000U);
     struct ledger_slot *slot = ledger_own_slot(ledger);
     int rc = -ETIMEDOUT;
 
     if (!slot)
         return -ENOMEM;
-    if (pthread_mutex_timedlock(&ledger->queue, &last) == 0) {
+    if (ledger_take_queue(ledger, until)) {
         rc = stand_in_card_queue(ledger, bytes, &turn, until, look, argument);
         *ticket = turn.ticket;
         leave_card_queue(ledger);

@@ -130,6 +130,9 @@ struct ledger {
     atomic_bool stopped;                         /* set by ledger_wake */
 };
 
+/* Takes `queue` for the thread that waits, until `until` (clock_ms) at most. Returns true if it has it. */
+bool ledger_take_queue(struct ledger *ledger, uint64_t until);
+
 /* What a process remembers while it waits in a queue. */
 struct ledger_turn {
     uint64_t ticket;

@@ -3,6 +3,7 @@
  * ledger_ask.c, ledger_read.c) call it, and it calls none of them. */
 #include "interpose/account/ledger_file.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/stat.h>
@@ -133,6 +134,19 @@ bool ledger_is_listed(const struct ledger *ledger, int slot)
 }
 
 /* ---- queues ---- */
+
+/* The deadline of the lock is a time of day. If that is set forward, the wait goes on. */
+bool ledger_take_queue(struct ledger *ledger, uint64_t until)
+{
+    int rc;
+
+    do {
+        const struct timespec last = clock_after(sums_minus(until, clock_ms()) * 1000000U);
+
+        rc = pthread_mutex_timedlock(&ledger->queue, &last);
+    } while (rc == ETIMEDOUT && clock_ms() < until);
+    return rc == 0;
+}
 
 /* Returns true if a process outside the queue cannot free memory: it has none or waits for its job's. */
 static bool cannot_free(const struct ledger_slot *slot, bool card)

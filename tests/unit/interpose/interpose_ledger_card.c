@@ -505,9 +505,23 @@ static struct {
 } hurry;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
+
+static atomic_int deadlines =
+    2; /* looks at the time of day; the first one is followed by a jump of an hour */
+
+static int read_time_of_day(struct timespec *now)
+{
+    const int rc = __real_clock_gettime(CLOCK_REALTIME, now);
+
+    now->tv_sec -= deadlines++ ? 0 : 3600;
+    return rc;
+}
+
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
+    if (clock == CLOCK_REALTIME)
+        return read_time_of_day(now);
     if (!hurry.on)
         return __real_clock_gettime(clock, now);
     *now = (struct timespec){.tv_sec = ++hurry.looks};
@@ -550,6 +564,39 @@ static void test_the_owner_of_the_lock_is_waited_for_no_longer_than_its_time(voi
     ledger_unlock(owner);
 }
 
+/* ---- the time of day ---- */
+
+struct second {
+    struct ledger *ledger;
+    int rc;
+    atomic_bool ended;
+};
+
+static void *wait_as_the_second(void *argument)
+{
+    struct second *second = argument;
+
+    second->rc = ledger_wait_for(second->ledger, 0, 10, LONG_MS);
+    second->ended = true;
+    return NULL;
+}
+
+/* A thread that waits for another one of its process does so until a time of day. */
+static void test_a_clock_that_is_set_forward_ends_no_wait(void)
+{
+    struct second second = {.ledger = test_join(JOB, 1000)};
+    pthread_t thread;
+
+    pthread_mutex_lock(&second.ledger->queue);
+    deadlines = 0;
+    pthread_create(&thread, NULL, wait_as_the_second, &second);
+    while (deadlines < 2 && !second.ended)
+        sched_yield();
+    pthread_mutex_unlock(&second.ledger->queue);
+    pthread_join(thread, NULL);
+    TEST_ASSERT_EQUAL_INT(0, second.rc);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -584,5 +631,6 @@ int main(void)
     RUN_TEST(test_one_that_is_first_and_does_not_take_what_fits_is_passed_over);
     RUN_TEST(test_a_recount_finds_all_that_wait_for_the_card);
     RUN_TEST(test_people_see_who_waits_for_the_card);
+    RUN_TEST(test_a_clock_that_is_set_forward_ends_no_wait);
     return UNITY_END();
 }
