@@ -108,6 +108,11 @@ static void test_bad_values_name_the_value_and_the_accepted_form(void)
     expect_refusal("'8Q'", CLI_RUN(NULL, "run", "--max=8Q", "--", "echo", "ran"));
     expect_refusal("--max='50 %' is not valid (not a size); accepted: 8G, 512M, 50%",
                    CLI_RUN(NULL, "run", "--max=50 %", "--", "echo", "ran"));
+    expect_refusal("--max='8' is not valid (less than 1M: a size needs its unit); accepted: 8G, 512M, 50%",
+                   CLI_RUN(NULL, "run", "--max=8", "--", "echo", "ran"));
+    expect_refusal("--each='0=8G,1=4' is not valid",
+                   CLI_RUN(NULL, "run", "--each=0=8G,1=4", "--", "echo", "ran"));
+    expect_output("ran\n", CLI_RUN(NULL, "run", "--max=1048576", "--min=0", "--", "echo", "ran"));
     expect_refusal("'loud'", CLI_RUN(NULL, "run", "--log=loud", "--", "echo", "ran"));
     expect_refusal("needs a value", CLI_RUN(NULL, "run", "--max"));
     expect_refusal("--group='all' is not valid", CLI_RUN(NULL, "run", "--group=all", "--", "echo", "ran"));

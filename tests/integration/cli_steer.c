@@ -291,6 +291,8 @@ static void test_bad_words_are_refused(void)
         {"set", "train-a", "--max=101%", "a share is from 0.1% to 100%", 125},
         {"set", "train-a", "--max=0", "--max='0' is not valid (a limit of zero leaves no room for CUDA", 125},
         {"set", "train-a", "--max=0G", "--max='0G' is not valid (a limit of zero leaves", 125},
+        {"set", "train-a", "--max=8", "--max='8' is not valid (less than 1M: a size needs its unit)", 125},
+        {"set", "train-a", "--high=8K", "--high='8K' is not valid (less than 1M", 125},
         {"set", "train-a", "--mex=3G", "did you mean --max?", 125},
         {"set", "train-a", NULL, "usage: gpucap set PID|JOB|GROUP [--max=SIZE] [--min=SIZE]", 125},
         {"set", "a name", "--max=3G", "names cannot have one of its characters", 125},

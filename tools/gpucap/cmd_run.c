@@ -13,6 +13,7 @@
 #include "tools/gpucap/preload.h"
 #include "tools/gpucap/program.h"
 #include "tools/simgpu/engine/sim_card_spec.h"
+#include "tools/gpucap/steer.h"
 #include "tools/gpucap/summary.h"
 #include "tools/gpucap/words.h"
 
@@ -62,6 +63,22 @@ static bool make_absolute(const char *name, char path[OPTIONS_PATH_MAX])
     return used + (size_t)more < OPTIONS_PATH_MAX;
 }
 
+/* Returns true if the option is a limit of a card that lacks its unit. */
+static bool lacks_unit(const struct options *options, int id)
+{
+    const struct rules *limits = id == OPTIONS_MAX    ? &options->max
+                                 : id == OPTIONS_EACH ? &options->each
+                                 : id == OPTIONS_MIN  ? &options->min
+                                 : id == OPTIONS_HIGH ? &options->high
+                                                      : NULL;
+
+    for (int i = 0; limits && i < limits->count; i++) {
+        if (!limits->rules[i].unlimited && steer_lacks_unit(&limits->rules[i].size))
+            return true;
+    }
+    return false;
+}
+
 /* Checks one value and puts it where the library will read it. */
 static int set_option(int id, const char *value)
 {
@@ -70,6 +87,9 @@ static int set_option(int id, const char *value)
     options_init(&scratch);
     if (options_set(&scratch, id, value, OPTIONS_DEFAULT, error))
         return cli_fail("run: %s", error);
+    if (lacks_unit(&scratch, id))
+        return cli_fail("run: --%s='%.100s' is not valid (" STEER_LITTLE "); accepted: %s",
+                        options_table[id].name, value, options_table[id].form);
     if (id == OPTIONS_RECORD) {
         if (!make_absolute(value, path))
             return cli_fail("run: the path of the recording is too long");

@@ -9,8 +9,14 @@
 #include <errno.h>
 #include <string.h>
 
-#define COMMAND_MAX 30   /* letters of a command line */
+#define COMMAND_MAX 30                  /* letters of a command line */
+#define LITTLE      (UINT64_C(1) << 20) /* the driver hands out more at a time */
 #define SETTLE_MS   1000 /* how long a lowered max waits for idle memory to go back before it is reported */
+
+bool steer_lacks_unit(const struct size_value *size)
+{
+    return !size->is_percent && size->bytes && size->bytes < LITTLE;
+}
 
 const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max)
 {
@@ -24,6 +30,8 @@ const char *steer_parse_max(const char *text, enum ledger_limit limit, struct st
     const int rc = max->none ? 0 : size_parse(text, strlen(text), &max->size);
     if (rc)
         return size_why(rc);
+    if (!max->none && steer_lacks_unit(&max->size))
+        return STEER_LITTLE;
     const bool zero = !max->none && !max->size.is_percent && max->size.bytes == 0;
     return zero && limit == LEDGER_MAX ? RULES_ZERO : NULL; /* a min or a high of zero is none */
 }

@@ -17,6 +17,11 @@ struct steer_max {
     struct rules ceiling; /* the administrator's, which no limit may exceed */
 };
 
+/* Returns true if a limit is so small that most likely its unit is missing: 8 instead of 8G. Files and
+ * variables may have such limits, with which nobody can use a card. */
+#define STEER_LITTLE "less than 1M: a size needs its unit"
+bool steer_lacks_unit(const struct size_value *size);
+
 /* Reads "12G", "50%" or "none" for a limit, and the administrator's ceiling. Returns NULL, or the error in
  * the text. */
 const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max);
