@@ -258,6 +258,7 @@ static void destroy_unfit(CUgreenCtx green, CUdevice ordinal, bool made)
 CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice ordinal,
                           unsigned int flags)
 {
+    pools_expect_green();
     struct primary *primary = primary_take(ordinal);
     struct route_growth growth = {.device = NULL};
     const bool makes = primary && !primary_is_active(ordinal);
@@ -267,7 +268,6 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevi
         result = route_grow_context_begin(&growth, ordinal);
     if (result != CUDA_SUCCESS)
         return primary_drop(primary, result);
-    pools_expect_green();
     result = ROUTE_TRY(driver.cuGreenCtxCreate(green, resources, ordinal, flags), ordinal, 0);
     if (result == CUDA_SUCCESS && primary) {
         result = find_primary(ordinal, &primary->context);

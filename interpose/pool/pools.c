@@ -194,6 +194,7 @@ CUcontext pools_owner_if_green(CUcontext context)
 void pools_expect_green(void)
 {
     atomic_store(&green_made, true);
+    streams_distrust(); /* its default streams have the same handles as the primary context's */
 }
 
 /* Opens the pool of the current context. Returns NULL if it gets none. */

@@ -18,6 +18,7 @@ CUcontext pools_owner(CUcontext context);
 
 /* Returns the same without asking the driver, as long as the program has made no green context. */
 CUcontext pools_owner_if_green(CUcontext context);
+/* Call before a green context is made. The caller holds no lock: stops relying on the order of streams. */
 void pools_expect_green(void);
 
 /* Returns the pool of the current context and opens it if need be. NULL: there is no context, pooling is off,

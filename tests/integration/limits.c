@@ -127,6 +127,11 @@ static void test_a_free_waits_for_the_streams_of_green_contexts(void)
     run("green_frees_later", DEFERRED);
 }
 
+static void test_a_green_contexts_default_stream_is_another_than_the_primarys(void)
+{
+    every_way("green_default_stream");
+}
+
 static void test_blocks_outlive_the_green_context_that_they_were_made_in(void)
 {
     every_way("green_ends");
@@ -164,6 +169,7 @@ int main(void)
     RUN_TEST(test_a_graph_that_waits_for_a_flag_holds_up_nothing_else);
     RUN_TEST(test_exported_memory_does_not_pile_up);
     RUN_TEST(test_a_free_waits_for_the_streams_of_green_contexts);
+    RUN_TEST(test_a_green_contexts_default_stream_is_another_than_the_primarys);
     RUN_TEST(test_blocks_outlive_the_green_context_that_they_were_made_in);
     RUN_TEST(test_memory_that_could_not_be_given_back_is_given_back_later);
     RUN_TEST(test_a_chunk_that_could_not_be_made_does_not_end_exports);

@@ -621,6 +621,29 @@ static void green_frees_later(void)
     free_everywhere(false);
 }
 
+/* The default stream of a green context does not follow that of the primary one, although they have the same
+ * handle. */
+static void green_default_stream(void)
+{
+    const size_t bytes = 8 * MIB;
+    CUdeviceptr block, copy, next;
+
+    make_green();
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, cuMemAlloc(&copy, bytes));
+    prog_fill(block, 1, bytes);
+    MUST(0, cuLaunchHostFunc(NULL, be_late, NULL));
+    MUST(0, cuMemcpyDtoDAsync(copy, block, bytes, NULL));
+    MUST(0, cuMemFree(block));
+    MUST(0, cuCtxSetCurrent(partial));
+    MUST(0, cuMemAlloc(&next, bytes));
+    MUST(0, cuMemsetD8Async(next, 2, bytes, NULL));
+    MUST(0, cuStreamSynchronize(NULL));
+    MUST(0, cuCtxSetCurrent(primary));
+    MUST(0, prog_wrong(copy, 1, bytes));
+    MUST(0, prog_wrong(next, 2, bytes));
+}
+
 static void green_ends(void)
 {
     const size_t bytes = 8 * MIB;
@@ -697,6 +720,7 @@ int main(int argc, char **argv)
         {"exports", exports},
         {"green_frees", green_frees},
         {"green_frees_later", green_frees_later},
+        {"green_default_stream", green_default_stream},
         {"green_ends", green_ends},
         {"release_again", release_again},
         {"create_again", create_again},

@@ -388,7 +388,9 @@ static void test_a_green_context_uses_the_pool_of_its_primary(void)
     TEST_ASSERT_EQUAL_PTR(CONTEXT(0), pools_owner(fake.current));
     TEST_ASSERT_EQUAL_PTR(pool, pools_current());
     TEST_ASSERT_EQUAL_PTR(CONTEXT(100), pools_owner_if_green(CONTEXT(100))); /* none has been made */
+    const int distrusts = got.distrusts;
     pools_expect_green();
+    TEST_ASSERT_EQUAL_INT(distrusts + 1, got.distrusts); /* each has default streams of its own */
     TEST_ASSERT_EQUAL_PTR(CONTEXT(0), pools_owner_if_green(CONTEXT(100)));
     pools_forget_green();
     fake.current = CONTEXT(0);
