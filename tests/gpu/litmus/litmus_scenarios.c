@@ -380,6 +380,20 @@ static void run_large(struct litmus *l)
     litmus_give(l, scratch);
 }
 
+/* The stream is destroyed while its kernel still has to read. */
+static void run_destroyed(struct litmus *l)
+{
+    CUdeviceptr block = mine(l);
+    CUstream stream;
+    LITMUS_OK(drv.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    read_late(l, block, stream);
+    LITMUS_OK(drv.cuStreamDestroy(stream));
+    litmus_give(l, block);
+    block = theirs(l, l->mine & 1 ? l->home : l->other);
+    litmus_finish(l);
+    litmus_give(l, block);
+}
+
 /* ---- green contexts ---- */
 
 #define GREEN_SMS 16
@@ -487,6 +501,7 @@ const struct litmus_scenario litmus_scenarios[] = {
     {"late_stream", "a second stream begins after the reuse", run_late_stream, SOME_VISITS, NULL},
     {"other_reads", "another stream reads once, the first goes on", run_other_reads, SOME_VISITS, NULL},
     {"other_writes", "another stream writes once, the first goes on", run_other_writes, SOME_VISITS, NULL},
+    {"destroyed", "read on a stream that is destroyed meanwhile", run_destroyed, SOME_VISITS, NULL},
     {"capture", "freed and taken during a capture", run_capture, ONE_PROCESS, NULL},
     {"late_capture", "a capture and a second stream begin after the reuse", run_late_capture, SOME_VISITS,
      NULL},
