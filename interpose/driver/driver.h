@@ -15,6 +15,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "interpose/driver/newer.h"
+
 struct driver_table {
 #define HOOK(symbol, type) type symbol;
 #include "interpose/driver/hooks.def"

@@ -407,3 +407,10 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     look_at_new(params);
     return driver.cuGraphAddNode_v2(node, graph, dependencies, edges, count, params);
 }
+
+CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+{
+    look_at_new(params);
+    return driver.cuGraphAddNode_v3(node, graph, dependencies, edges, count, params);
+}

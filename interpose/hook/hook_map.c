@@ -51,3 +51,24 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
         route_retained(*handle);
     return result;
 }
+
+/* Natively a block cannot be bound either: its chunks would be reached after it is freed. */
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address,
+                             size_t bytes, unsigned long long flags)
+{
+    return driver.cuMulticastBindAddr(object, offset, mapped_by_program(address), bytes, flags);
+}
+
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice card, size_t offset,
+                                CUdeviceptr address, size_t bytes, unsigned long long flags)
+{
+    return driver.cuMulticastBindAddr_v2(object, card, offset, mapped_by_program(address), bytes, flags);
+}
+
+CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice card, cuuint64_t offset,
+                                   void *address, cuuint64_t bytes, unsigned long long flags)
+{
+    const CUdeviceptr asked = mapped_by_program((uintptr_t)address);
+
+    return driver.cuLogicalEndpointBindAddr(endpoint, card, offset, (void *)(uintptr_t)asked, bytes, flags);
+}

@@ -338,6 +338,13 @@ static CUresult CUDAAPI add_node(CUgraphNode *node, CUgraph graph, const CUgraph
     return CUDA_SUCCESS;
 }
 
+static CUresult CUDAAPI add_node_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                                    const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+{
+    (void)edges;
+    return add_node(node, graph, dependencies, count, params);
+}
+
 void setUp(void)
 {
     driver_entries = (struct driver_table){.cuGraphGetNodes = get_nodes,
@@ -353,7 +360,8 @@ void setUp(void)
                                            .cuGraphLaunch = launch,
                                            .cuGraphExecUpdate_v2 = update,
                                            .cuGraphExecDestroy = destroy,
-                                           .cuGraphAddNode = add_node};
+                                           .cuGraphAddNode = add_node,
+                                           .cuGraphAddNode_v3 = add_node_v3};
     fake = (struct fake){.room = 1024 * MIB, .arrays = -1};
     memset(&got, 0, sizeof(got));
     node_count = 0;
@@ -561,6 +569,8 @@ static void test_nodes_that_wait_for_flags_are_told(void)
         got.flags = 0;
         TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphAddNode(&node, GRAPH, NULL, 0, &params));
         TEST_ASSERT_EQUAL_INT(cases[i].flags, got.flags);
+        TEST_ASSERT_EQUAL_INT(CUDA_SUCCESS, cuGraphAddNode_v3(&node, GRAPH, NULL, NULL, 0, &params));
+        TEST_ASSERT_EQUAL_INT(2 * cases[i].flags, got.flags);
     }
 }
 

@@ -55,6 +55,35 @@ static void test_every_quiet_name_is_found_and_none_has_a_hook(void)
     TEST_ASSERT_FALSE(hooks_quiet(""));
 }
 
+/* Every program with the runtime of CUDA 13.4 looks these up at its start, where the driver has them. One in
+ * no list would end the reliance on the order of streams and on what is known of kernels. */
+static void test_what_drivers_have_got_since_is_known(void)
+{
+    static const char *const names[] = {
+        /* 13.1 */
+        "cuMulticastBindMem_v2", "cuMulticastBindAddr_v2", "cuGraphNodeGetContainingGraph",
+        "cuGraphNodeGetLocalId", "cuGraphNodeGetToolsId", "cuGraphGetId", "cuGraphExecGetId",
+        "cuDevSmResourceSplit", "cuStreamGetDevResource",
+        /* 13.2 */
+        "cuKernelGetParamCount", "cuMemcpyWithAttributesAsync", "cuMemcpy3DWithAttributesAsync",
+        "cuStreamBeginCaptureToCig", "cuStreamEndCaptureToCig", "cuFuncGetParamCount", "cuLaunchHostFunc_v2",
+        "cuGraphNodeGetParams", "cuCoredumpRegisterStartCallback", "cuCoredumpRegisterCompleteCallback",
+        "cuCoredumpDeregisterStartCallback", "cuCoredumpDeregisterCompleteCallback",
+        /* 13.3 */
+        "cuLogicalEndpointIdReserve", "cuLogicalEndpointIdRelease", "cuLogicalEndpointCreate",
+        "cuLogicalEndpointAddDevice", "cuLogicalEndpointDestroy", "cuLogicalEndpointBindAddr",
+        "cuLogicalEndpointBindMem", "cuLogicalEndpointUnbind", "cuLogicalEndpointExport",
+        "cuLogicalEndpointImport", "cuLogicalEndpointGetLimits", "cuLogicalEndpointQuery",
+        "cuStreamBeginRecaptureToGraph",
+        /* 13.4 */
+        "cuDeviceGetFabricClusterUuid", "cuDeviceGetCliqueCount", "cuDeviceGetCliqueInfo",
+        "cuMemGetLocationInfo", "cuGraphAddNode_v3", "cuGraphNodeSetParams_v2",
+        "cuCheckpointOperationComplete"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        TEST_ASSERT_TRUE_MESSAGE(hooks_quiet(names[i]) != (hooks_find(names[i]) != NULL), names[i]);
+}
+
 int main(void)
 {
     UNITY_BEGIN();
@@ -62,5 +91,6 @@ int main(void)
     RUN_TEST(test_a_hook_is_found_by_the_drivers_address);
     RUN_TEST(test_our_own_hooks_are_known);
     RUN_TEST(test_every_quiet_name_is_found_and_none_has_a_hook);
+    RUN_TEST(test_what_drivers_have_got_since_is_known);
     return UNITY_END();
 }

@@ -82,12 +82,36 @@ static CUresult CUDAAPI retain(CUmemGenericAllocationHandle *handle, void *addre
     return unmap((uintptr_t)address, 0);
 }
 
+static CUresult CUDAAPI bind(CUmemGenericAllocationHandle object, size_t offset, CUdeviceptr address,
+                             size_t bytes, unsigned long long flags)
+{
+    (void)object, (void)offset, (void)flags;
+    return unmap(address, bytes);
+}
+
+static CUresult CUDAAPI bind_v2(CUmemGenericAllocationHandle object, CUdevice card, size_t offset,
+                                CUdeviceptr address, size_t bytes, unsigned long long flags)
+{
+    (void)card;
+    return bind(object, offset, address, bytes, flags);
+}
+
+static CUresult CUDAAPI bind_endpoint(CUlogicalEndpointId endpoint, CUdevice card, cuuint64_t offset,
+                                      void *address, cuuint64_t bytes, unsigned long long flags)
+{
+    (void)card;
+    return bind(endpoint, offset, (uintptr_t)address, bytes, flags);
+}
+
 void setUp(void)
 {
     driver_entries.cuMemMap = map;
     driver_entries.cuMemUnmap = driver_entries.cuMemAddressFree = unmap;
     driver_entries.cuMemSetAccess = set_access;
     driver_entries.cuMemRetainAllocationHandle = retain;
+    driver_entries.cuMulticastBindAddr = bind;
+    driver_entries.cuMulticastBindAddr_v2 = bind_v2;
+    driver_entries.cuLogicalEndpointBindAddr = bind_endpoint;
     result = CUDA_SUCCESS;
     got = (struct got){0};
 }
@@ -132,10 +156,28 @@ static void test_the_driver_is_not_asked_about_pooled_memory(void)
     TEST_ASSERT_EQUAL_UINT64(POINTER_NOWHERE, got.address);
 }
 
+/* Natively only memory of cuMemCreate and of the driver's pools can be bound. */
+static void test_pooled_memory_is_bound_to_no_object_that_outlives_its_block(void)
+{
+    static const CUdeviceptr addresses[] = {OWN, POOLED}, asked[] = {OWN, POINTER_NOWHERE};
+
+    for (int i = 0; i < 2; i++) {
+        TEST_ASSERT_EQUAL_INT(result, cuMulticastBindAddr(HANDLE, 0, addresses[i], BYTES, 0));
+        TEST_ASSERT_EQUAL_UINT64(asked[i], got.address);
+        got.address = 0;
+        TEST_ASSERT_EQUAL_INT(result, cuMulticastBindAddr_v2(HANDLE, 0, 0, addresses[i], BYTES, 0));
+        TEST_ASSERT_EQUAL_UINT64(asked[i], got.address);
+        got.address = 0;
+        cuLogicalEndpointBindAddr(1, 0, 0, (void *)(uintptr_t)addresses[i], BYTES, 0);
+        TEST_ASSERT_EQUAL_UINT64(asked[i], got.address);
+    }
+}
+
 int main(void)
 {
     UNITY_BEGIN();
     RUN_TEST(test_a_mapping_counts_if_the_driver_has_made_it);
     RUN_TEST(test_the_driver_is_not_asked_about_pooled_memory);
+    RUN_TEST(test_pooled_memory_is_bound_to_no_object_that_outlives_its_block);
     return UNITY_END();
 }

@@ -250,6 +250,20 @@ static CUresult launch_host(CUstream stream, CUhostFn function, void *argument)
     return fake.result;
 }
 
+static CUresult launch_host_v2(CUstream stream, CUhostFn function, void *argument, unsigned mode_of_wait)
+{
+    (void)mode_of_wait;
+    return launch_host(stream, function, argument);
+}
+
+static CUresult copy_with_attributes(CUdeviceptr to, CUdeviceptr from, size_t size, CUmemcpyAttributes *how,
+                                     CUstream stream)
+{
+    (void)to, (void)from, (void)size, (void)how, (void)stream;
+    happen('c');
+    return fake.result;
+}
+
 static CUresult set_memory(CUdeviceptr address, unsigned char value, size_t count)
 {
     (void)address, (void)value, (void)count;
@@ -294,6 +308,13 @@ static CUresult begin_capture(CUstream stream, CUstreamCaptureMode how)
     cannot_be_cancelled();
     happen('c');
     return fake.result;
+}
+
+static CUresult recapture(CUstream stream, CUstreamCaptureMode how, CUgraph graph,
+                          CUgraphRecaptureCallback callback, void *data)
+{
+    (void)graph, (void)callback, (void)data;
+    return begin_capture(stream, how);
 }
 
 static CUresult end_capture(CUstream stream, CUgraph *graph)
@@ -389,6 +410,11 @@ void setUp(void)
     driver_entries.cuLaunchCooperativeKernelMultiDevice = launch_everywhere;
     driver_entries.cuStreamSynchronize = synchronize;
     driver_entries.cuStreamBeginCapture_v2 = begin_capture;
+    driver_entries.cuStreamBeginRecaptureToGraph = recapture;
+    driver_entries.cuStreamBeginRecaptureToGraph_ptsz = recapture;
+    driver_entries.cuStreamGetCtx_ptsz = get_context;
+    driver_entries.cuLaunchHostFunc_v2 = launch_host_v2;
+    driver_entries.cuMemcpyWithAttributesAsync_ptsz = copy_with_attributes;
     driver_entries.cuStreamEndCapture = end_capture;
     driver_entries.cuStreamIsCapturing = is_capturing;
     driver_entries.cuStreamGetCtx = get_context;
@@ -445,6 +471,17 @@ static void test_fills_wait_for_the_device_once_memory_is_synchronous(void)
     TEST_ASSERT_EQUAL_INT_MESSAGE(0, cuMemsetD8_v2(0, 0, 1), "beside a capture we cannot wait");
 }
 
+static void test_work_by_entry_points_of_newer_drivers_is_reported(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, cuLaunchHostFunc_v2(stream, NULL, NULL, 1));
+    TEST_ASSERT_EQUAL_STRING("wc", fake.order);
+    TEST_ASSERT_EQUAL_HEX64(STREAM_KEY, fake.key);
+    fake = (struct fake){.foreign = true};
+    TEST_ASSERT_EQUAL_INT(0, cuMemcpyWithAttributesAsync_ptsz(0, 0, 1, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("wcW", fake.order);
+    TEST_ASSERT_EQUAL_HEX64(THREAD_KEY, fake.key);
+}
+
 /* ---- captures ---- */
 
 static void test_a_capture_is_announced_first_and_taken_back_if_refused(void)
@@ -456,6 +493,18 @@ static void test_a_capture_is_announced_first_and_taken_back_if_refused(void)
     TEST_ASSERT_EQUAL_INT(fake.result, cuStreamBeginCapture_v2(stream, 0));
     TEST_ASSERT_EQUAL_STRING("bwce", fake.order);
     TEST_ASSERT_EQUAL_HEX64(STREAM_KEY, fake.key);
+}
+
+/* A free beside a capture that is not known of would end it. */
+static void test_a_capture_into_a_graph_that_exists_is_announced_as_well(void)
+{
+    TEST_ASSERT_EQUAL_INT(0, cuStreamBeginRecaptureToGraph(stream, 0, NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("bwc", fake.order);
+    TEST_ASSERT_EQUAL_HEX64(STREAM_KEY, fake.key);
+    fake = (struct fake){.result = CUDA_ERROR_INVALID_VALUE};
+    TEST_ASSERT_EQUAL_INT(fake.result, cuStreamBeginRecaptureToGraph_ptsz(NULL, 0, NULL, NULL, NULL));
+    TEST_ASSERT_EQUAL_STRING("bwce", fake.order);
+    TEST_ASSERT_EQUAL_HEX64(THREAD_KEY, fake.key);
 }
 
 /* Returns true if a capture counts as ended after cuStreamEndCapture. */
@@ -671,8 +720,10 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_work_is_reported_before_it_is_submitted);
     RUN_TEST(test_work_that_waits_for_a_flag_or_has_many_streams_is_announced);
+    RUN_TEST(test_work_by_entry_points_of_newer_drivers_is_reported);
     RUN_TEST(test_fills_wait_for_the_device_once_memory_is_synchronous);
     RUN_TEST(test_a_capture_is_announced_first_and_taken_back_if_refused);
+    RUN_TEST(test_a_capture_into_a_graph_that_exists_is_announced_as_well);
     RUN_TEST(test_a_capture_ends_when_the_stream_no_longer_captures);
     RUN_TEST(test_a_capture_ends_with_its_stream);
     RUN_TEST(test_free_and_total_are_those_of_the_limit);
