@@ -68,7 +68,6 @@ CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice ca
 CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice card, cuuint64_t offset,
                                    void *address, cuuint64_t bytes, unsigned long long flags)
 {
-    const CUdeviceptr asked = mapped_by_program((uintptr_t)address);
-
-    return driver.cuLogicalEndpointBindAddr(endpoint, card, offset, (void *)(uintptr_t)asked, bytes, flags);
+    return driver.cuLogicalEndpointBindAddr(
+        endpoint, card, offset, (void *)(uintptr_t)mapped_by_program((uintptr_t)address), bytes, flags);
 }

@@ -84,7 +84,6 @@ void pool_close(struct pool *pool, bool context_lives)
     pool_each_live(pool, untag, NULL); /* ending threads no longer touch the pool */
     small_close(pool);
     pool_dead_close(pool);
-    pool_expose_close(pool);
     pool_chunks_close(pool);
     pool_release_left(pool);
     fence_close(&pool->fence, context_lives);
@@ -111,7 +110,6 @@ static void enter_block(struct pool *pool, struct range *range, uint64_t asked)
     const uint64_t id = atomic_fetch_add_explicit(&pool->next_id, 1, memory_order_relaxed) + 1;
 
     cache_mark(&range->mark, asked, range->bytes);
-    atomic_store_explicit(&range->mark.exposed, false, memory_order_relaxed);
     pool_table_put(pool, range);
     atomic_store_explicit(&range->mark.word, id << 2 | MARK_LIVE, memory_order_release);
     pool_note_peak(pool);

@@ -9,12 +9,11 @@
 
 #include "interpose/pool/pool_state.h"
 
-/* Takes over the range of an exposed block that was freed and is no longer in the table. */
+/* Takes over the range of an exposed block that was freed and is no longer in the table. Releases its chunks
+ * if they hold nothing else. */
 void pool_expose_free(struct pool *pool, struct range *range, uint64_t epoch);
 
-/* Releases the chunks of exposed memory that hold no other block and whose work is done. */
+/* Releases the chunks of all exposed memory that hold no other block and whose work is done. */
 void pool_expose_sweep(struct pool *pool);
-
-void pool_expose_close(struct pool *pool);
 
 #endif

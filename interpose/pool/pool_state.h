@@ -64,12 +64,6 @@ struct pool_dead {
     bool only; /* the chunk is mapped nowhere else: release it when it is unmapped here */
 };
 
-/* A live range without a block: exposed memory that is not released yet (pool_expose.h). */
-struct pool_exposed {
-    uint64_t start, bytes;
-    uint64_t epoch; /* of the free */
-};
-
 /* A small block that was freed and whose work is not done. */
 struct small_pending {
     uint64_t address, bytes, epoch;
@@ -113,9 +107,8 @@ struct pool {
     uint64_t pending_bytes;
     uint64_t unclosed, unclosed_bytes; /* frees and bytes of these since the last fence_poll */
     uint64_t pinned_bytes;             /* freed, but pinned or exposed */
-    struct pool_exposed *exposed;      /* exposed parts of freed blocks (pool_expose.h) */
-    uint64_t exposed_count, exposed_capacity;
-    struct vmm_chunk *chunks; /* scratch for stitching */
+    struct range *exposed;             /* parts of freed blocks, linked by next (pool_expose.h) */
+    struct vmm_chunk *chunks;          /* scratch for stitching */
     uint64_t chunk_capacity;
     struct pool_dead *dead; /* oldest first */
     uint64_t dead_kept;     /* pool_sweep leaves this many mapped */

@@ -67,7 +67,7 @@ uint64_t pool_trim(struct pool *pool, uint64_t bytes)
 
 static bool any_waits(const struct pool *pool)
 {
-    return pool->pending || pool->small.pending_bytes;
+    return pool->pending || pool->small.pending_bytes || pool->exposed;
 }
 
 void pool_poll(struct pool *pool)
@@ -97,6 +97,7 @@ uint64_t pool_idle_bytes(struct pool *pool)
     pool_poll(pool);
     const uint64_t small = small_flush_idle(pool); /* was idle, but not counted as free */
     lock_take(&pool->lock);
+    pool_expose_sweep(pool);
     cache_empty(pool, 0); /* what is still free at the next call is idle */
     const uint64_t free_now = pool->ranges.free_bytes, least = pool->least_free + small;
     const uint64_t idle = least < free_now ? least : free_now;

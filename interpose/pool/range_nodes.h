@@ -26,7 +26,7 @@ enum range_state { RANGE_LIVE, RANGE_FREE, RANGE_HOLE, RANGE_DEAD };
 struct range {
     uint64_t start, bytes;
     struct range *lower, *upper; /* neighbours by address */
-    struct range *next, *prev;   /* free: others in its bin; hole: other holes */
+    struct range *next, *prev;   /* free: others in its bin; hole: other holes; live: for the owner */
     struct range *older, *newer; /* free, a page or more: by the time of the last free */
     uint64_t epoch;              /* free: epoch of the latest free in it; only the owner interprets it */
     enum range_state state;

@@ -93,6 +93,7 @@ static struct range *make_live(struct ranges *r, struct range *node, uint64_t al
 {
     node->state = RANGE_LIVE;
     node->mark.pins = 0;
+    atomic_store_explicit(&node->mark.exposed, false, memory_order_relaxed);
     node->twin = make_twin(r->unmoved, range_zone(r, node), node->bytes, alignment);
     r->live_bytes += node->bytes;
     r->live_count++;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unity.h>
 
 static struct model model;
@@ -174,13 +175,14 @@ static void exposed_beside_another(void)
     fake_end();
 }
 
-/* Of the three chunks under an exposed block two go back; the first has another block in it. */
-static void exposed_in_part(void)
+/* Of the three chunks under an exposed block two go back; the first or the last has another block in it. */
+static void expose_in_part(bool behind)
 {
     model_open(&model, 64 * MIB, 64 * MIB);
-    CHECK(model_alloc(&model, MIB) == 0 && model_alloc(&model, 5 * MIB) == 0);
-    const uint64_t beside = model.blocks[0].address, shown = model.blocks[1].address;
-    CHECK(shown == beside + MIB && fake_physical() == 6 * MIB);
+    CHECK(model_alloc(&model, behind ? 5 * MIB : MIB) == 0 &&
+          model_alloc(&model, behind ? MIB : 5 * MIB) == 0);
+    const uint64_t beside = model.blocks[behind].address, shown = model.blocks[!behind].address;
+    CHECK((behind ? beside - shown == 5 * MIB : shown - beside == MIB) && fake_physical() == 6 * MIB);
     CHECK(pool_expose(&model.pool, shown) == 0 && pool_free(&model.pool, shown, true) == 0);
     CHECK(pool_check(&model.pool) == NULL && fake_physical() == 2 * MIB);
     CHECK(pool_stats(&model.pool).pending == MIB);
@@ -192,10 +194,93 @@ static void exposed_in_part(void)
     fake_end();
 }
 
+static void exposed_behind_another(void)
+{
+    expose_in_part(false);
+}
+
+static void exposed_before_another(void)
+{
+    expose_in_part(true);
+}
+
 static void test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown(void)
 {
     TEST_ASSERT_TRUE(fake_child(exposed_beside_another));
-    TEST_ASSERT_TRUE(fake_child(exposed_in_part));
+    TEST_ASSERT_TRUE(fake_child(exposed_behind_another));
+    TEST_ASSERT_TRUE(fake_child(exposed_before_another));
+}
+
+/* Returns the processor's time for `count` blocks that are freed beside others that stay, in nanoseconds. */
+static uint64_t time_frees(unsigned count, bool expose)
+{
+    struct timespec began, ended;
+    uint64_t stays, goes;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &began);
+    for (unsigned i = 0; i < count; i++) {
+        CHECK(pool_alloc(&model.pool, 20000, &stays) == 0 && pool_alloc(&model.pool, 20000, &goes) == 0);
+        CHECK(!expose || pool_expose(&model.pool, goes) == 0);
+        CHECK(pool_free(&model.pool, goes, true) == 0);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended);
+    return (uint64_t)(ended.tv_sec - began.tv_sec) * 1000000000 + (uint64_t)ended.tv_nsec -
+           (uint64_t)began.tv_nsec;
+}
+
+/* Each lies beside a block that stays, so none can go back. A look at all of them at each free took
+ * milliseconds. */
+static void test_many_blocks_that_others_may_reach_do_not_slow_frees_down(void)
+{
+    enum { COUNT = 4000, TIMES = 50 };
+
+    model_open(&model, GIB, GIB);
+    const uint64_t usual = time_frees(COUNT, false);
+    CHECK(time_frees(COUNT, true) < TIMES * usual);
+    CHECK(pool_stats(&model.pool).pending > (uint64_t)COUNT / 2 * 20000); /* hardly any went back */
+    CHECK(pool_check(&model.pool) == NULL);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
+/* Two exposed blocks and two others in one chunk. */
+static void test_a_chunk_goes_back_when_the_last_of_its_blocks_is_freed(void)
+{
+    uint64_t blocks[4];
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    for (int i = 0; i < 4; i++)
+        CHECK(pool_alloc(&model.pool, MIB / 2, &blocks[i]) == 0);
+    CHECK(pool_expose(&model.pool, blocks[0]) == 0 && pool_expose(&model.pool, blocks[2]) == 0);
+    for (int i = 0; i < 3; i++)
+        CHECK(pool_free(&model.pool, blocks[i], true) == 0);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 0 && fake_usable(blocks[3], MIB / 2));
+    CHECK(pool_check(&model.pool) == NULL && pool_stats(&model.pool).pending == MIB);
+    CHECK(pool_free(&model.pool, blocks[3], true) == 0);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0 && pool_stats(&model.pool).pending == 0 && pool_check(&model.pool) == NULL);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
+/* An exposed block is done, and the block beside it is freed but not done. */
+static void test_a_chunk_goes_back_when_all_work_on_it_is_done(void)
+{
+    uint64_t shown;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(model_alloc(&model, MIB) == 0 && pool_alloc(&model.pool, MIB, &shown) == 0);
+    const uint64_t busy = model.blocks[0].address;
+    CHECK(shown == busy + MIB && fake_physical() == 2 * MIB);
+    model_work(&model, 0, &model.blocks[0]);
+    CHECK(pool_expose(&model.pool, shown) == 0 && pool_free(&model.pool, shown, true) == 0);
+    model_free(&model, 0, false);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_usable(busy, MIB) && fake_physical() == 2 * MIB);
+    finish(0);
+    pool_trim(&model.pool, UINT64_MAX);
+    CHECK(fake_physical() == 0);
+    model_close(&model);
 }
 
 /* ---- attributes end with their block ---- */
@@ -581,6 +666,9 @@ int main(void)
     RUN_APART(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
     RUN_APART(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
+    RUN_APART(test_many_blocks_that_others_may_reach_do_not_slow_frees_down);
+    RUN_APART(test_a_chunk_goes_back_when_the_last_of_its_blocks_is_freed);
+    RUN_APART(test_a_chunk_goes_back_when_all_work_on_it_is_done);
     RUN_APART(test_a_new_block_is_not_synchronous_because_the_last_one_was);
     RUN_APART(test_a_new_block_is_not_exposed_because_the_last_one_was);
     RUN_APART(test_the_byte_behind_a_block_is_not_its_own);
