@@ -126,7 +126,7 @@ int pool_expose(struct pool *pool, uint64_t address)
 
     lock_take(&pool->lock);
     struct mark *mark = pool_find_mark(pool, address, &range, &word);
-    if (range)
+    if (mark)
         atomic_store_explicit(&mark->exposed, true, memory_order_relaxed);
     /* Pinned, it is never cached at its free, which would happen without the lock. */
     const bool pinned = mark && atomic_compare_exchange_strong(&mark->word, &word, word | MARK_PINNED);

@@ -17,8 +17,8 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
                  uint64_t *offset);
 
 /* Marks a block that a descriptor or a device on the bus may reach for an unknown time. When the program
- * frees it, its memory goes back to the driver instead of being reused; that of a small block, which shares
- * its chunk with others, stays in the pool unused. Returns 0 or -EINVAL. */
+ * frees it, its memory goes back to the driver instead of being reused; that of a block of the heap, which
+ * shares its chunk with others, stays in the pool unused (POOL_LOST_MOST). Returns 0 or -EINVAL. */
 int pool_expose(struct pool *pool, uint64_t address);
 
 /* Waits for all work on memory freed so far, some of which may have been handed out again. Call before

@@ -77,6 +77,7 @@ struct small {
     _Atomic(struct small_page *) *pages;          /* by small page of the address space */
     _Atomic uint64_t extent_bytes, pending_count; /* written under the pool's lock */
     _Atomic uint64_t pinned_bytes;                /* freed, but pinned */
+    _Atomic uint64_t lost_bytes;                  /* of these, exposed: unused until the pool is closed */
     _Atomic uint64_t wrong; /* times the heap contradicted our marks; not 0: it is damaged */
     /* guarded by the pool's lock */
     struct small_page *first;      /* small pages with extents and room for more */
@@ -125,10 +126,15 @@ struct pool {
     uint64_t requested; /* bytes of all requests that were not met from a cache */
 };
 
-/* Returns true if blocks of `size` bytes come from the heap of small blocks. */
+/* A program that exposes and frees small blocks again and again gets its small blocks from the pool's ranges
+ * once so many bytes are lost: the chunks of those can go back to the driver. */
+#define POOL_LOST_MOST (UINT64_C(1) << 20)
+
+/* Returns true if new blocks of `size` bytes come from the heap of small blocks. */
 static inline bool pool_is_small(const struct pool *pool, uint64_t size)
 {
-    return pool->small.on && size <= HEAP_LARGEST;
+    return pool->small.on && size <= HEAP_LARGEST &&
+           atomic_load_explicit(&pool->small.lost_bytes, memory_order_relaxed) < POOL_LOST_MOST;
 }
 
 #endif

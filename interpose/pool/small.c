@@ -357,8 +357,10 @@ int small_free(struct pool *pool, struct cache *cache, uint64_t address, bool do
         release_block(pool, cache, address, bytes, done);
         return 0;
     }
-    /* Another process holds its memory: small_unpin frees it. */
+    /* Another process holds its memory: small_unpin frees it. Or it is exposed, and nothing does. */
     atomic_fetch_add(&pool->small.pinned_bytes, bytes);
+    if (atomic_load_explicit(&unit->exposed, memory_order_relaxed))
+        atomic_fetch_add(&pool->small.lost_bytes, bytes);
     return 1;
 }
 

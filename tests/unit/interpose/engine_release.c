@@ -211,6 +211,25 @@ static void test_a_chunk_with_a_live_block_stays_though_its_other_block_was_show
     TEST_ASSERT_TRUE(fake_child(exposed_before_another));
 }
 
+/* A program that has its messages sent from small buffers, each of which it allocates anew. */
+static void test_small_blocks_that_others_may_reach_do_not_pile_up(void)
+{
+    const uint64_t bytes = 14000;
+    uint64_t before, address;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    CHECK(pool_alloc(&model.pool, bytes, &before) == 0);
+    for (int i = 0; i < 20000; i++) { /* 268 MiB */
+        CHECK(pool_alloc(&model.pool, bytes, &address) == 0);
+        CHECK(pool_expose(&model.pool, address) == 0 && pool_free(&model.pool, address, true) == 0);
+    }
+    CHECK(pool_check(&model.pool) == NULL && fake_physical() <= 6 * MIB);
+    CHECK(pool_has_block(&model.pool, before) && pool_free(&model.pool, before, true) == 0);
+    CHECK(pool_alloc(&model.pool, 512, &address) == 0 && pool_free(&model.pool, address, true) == 0);
+    pool_close(&model.pool, true);
+    fake_end();
+}
+
 /* Returns the processor's time for `count` blocks that are freed beside others that stay, in nanoseconds. */
 static uint64_t time_frees(unsigned count, bool expose)
 {
@@ -666,6 +685,7 @@ int main(void)
     RUN_APART(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
     RUN_APART(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
+    RUN_APART(test_small_blocks_that_others_may_reach_do_not_pile_up);
     RUN_APART(test_many_blocks_that_others_may_reach_do_not_slow_frees_down);
     RUN_APART(test_a_chunk_goes_back_when_the_last_of_its_blocks_is_freed);
     RUN_APART(test_a_chunk_goes_back_when_all_work_on_it_is_done);
