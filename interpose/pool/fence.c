@@ -14,6 +14,7 @@
 
 static atomic_bool joins_forbidden; /* for good */
 static atomic_bool flags_expected;  /* for good */
+static atomic_bool reused_early;    /* for good */
 
 void fence_forbid_joins(void)
 {
@@ -138,13 +139,18 @@ static CUresult record(struct fence *fence, struct fence_event *event)
     return result;
 }
 
+static void raise_to(_Atomic uint64_t *value, uint64_t least)
+{
+    uint64_t now = atomic_load(value);
+
+    while (least > now && !atomic_compare_exchange_weak(value, &now, least))
+        ;
+}
+
 /* Records that all work up to an epoch is done, without the lock. */
 static void note_done(struct fence *fence, uint64_t epoch)
 {
-    uint64_t done = atomic_load(&fence->done);
-
-    while (epoch > done && !atomic_compare_exchange_weak(&fence->done, &done, epoch))
-        ;
+    raise_to(&fence->done, epoch);
 }
 
 /* The same, and makes the events of these epochs usable again. */
@@ -386,6 +392,10 @@ uint64_t fence_epoch_quietly(struct fence *fence)
 
     if (!atomic_load_explicit(&fence->used, memory_order_relaxed))
         atomic_store(&fence->used, true);
+    if (atomic_load_explicit(&fence->freed, memory_order_relaxed) < epoch)
+        raise_to(&fence->freed, epoch);
+    if (!atomic_load_explicit(&reused_early, memory_order_relaxed) && streams_relied_on())
+        atomic_store(&reused_early, true);
     return epoch;
 }
 
@@ -446,8 +456,10 @@ bool fence_join(struct fence *fence)
     /* Read with the lock: a thread that forbids joins and then waits also waits for the last join. */
     struct fence_event *newest = atomic_load(&joins_forbidden) ? NULL : newest_event(fence);
     if (newest && newest->epoch > fence_usable(fence) &&
-        driver.cuCtxWaitEvent(fence->context, newest->event) == CUDA_SUCCESS)
+        driver.cuCtxWaitEvent(fence->context, newest->event) == CUDA_SUCCESS) {
+        atomic_store(&reused_early, true);
         atomic_store(&fence->ordered, newest->epoch);
+    }
     lock_release(&fence->lock);
     capture_admit();
     return fence_usable(fence) > before;
@@ -518,11 +530,26 @@ int fence_wait_oldest(struct fence *fence, bool *more)
     return result == CUDA_SUCCESS ? 0 : -EIO;
 }
 
+bool fence_reused_early(void)
+{
+    return atomic_load(&reused_early);
+}
+
 int fence_wait_all(struct fence *fence)
 {
+    const uint64_t freed = atomic_load(&fence->freed);
+    CUresult result = CUDA_SUCCESS;
+
+    if (fence_done(fence, freed))
+        return 0;
     fence_poll(fence);
     lock_take(&fence->lock);
-    const bool settled = !atomic_load(&fence->used) && fence->done + 1 == fence->open;
+    struct fence_event *event = event_from(fence, freed);
+    if (event)
+        result = wait_event(fence, event, NULL);
     lock_release(&fence->lock);
-    return settled ? 0 : wait_context(fence);
+    if (result != CUDA_SUCCESS)
+        return -EIO;
+    /* A capture is open, no event could be recorded, or another thread's wait has ended the epoch. */
+    return fence_done(fence, freed) ? 0 : wait_context(fence);
 }

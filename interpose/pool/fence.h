@@ -43,6 +43,7 @@ struct fence {
     _Atomic uint64_t done;    /* all work of this epoch and those before it is done; only rises */
     _Atomic uint64_t ordered; /* all later work is ordered behind this epoch; written with lock */
     atomic_bool used;         /* the open epoch has a free */
+    _Atomic uint64_t freed;   /* the newest epoch that has a free; only rises */
     atomic_uint waiting;      /* events with an epoch; written with lock */
     struct capture_questions questions;
     struct lock lock;
@@ -100,8 +101,13 @@ bool fence_join(struct fence *fence);
 
 /* ---- waiting ---- */
 
-/* Waits until everything freed so far is done. Then blocks that were handed out again are also safe to use
- * from other contexts, processes and devices. Returns 0 or -EIO. */
+/* Returns true if freed memory may ever have been handed out again, in any context, before its work was done.
+ * Never with `free = strict`. */
+bool fence_reused_early(void);
+
+/* Waits until everything freed so far is done, for no later work if there is an event behind it. Then blocks
+ * that were handed out again are also safe to use from other contexts, processes and devices. Returns 0 or
+ * -EIO. */
 int fence_wait_all(struct fence *fence);
 
 /* Waits until the oldest closed epoch is done, or the older half of them where several streams work. *more:

@@ -12,7 +12,8 @@
 
 void pool_wait_all(struct pool *pool)
 {
-    fence_wait_all(&pool->fence);
+    if (fence_reused_early())
+        fence_wait_all(&pool->fence);
 }
 
 int pool_add_peer(struct pool *pool, CUdevice peer)

@@ -21,7 +21,7 @@ int pool_backing(struct pool *pool, uint64_t address, struct vmm_chunk **chunks,
  * shares its chunk with others, stays in the pool unused (POOL_LOST_MOST). Returns 0 or -EINVAL. */
 int pool_expose(struct pool *pool, uint64_t address);
 
-/* Waits for all work on memory freed so far, some of which may have been handed out again. Call before
+/* Waits for all work on memory freed so far, if any may have been handed out again meanwhile. Call before
  * another process, card or context, or a device on the bus, may touch a block. The caller holds no lock that
  * work could wait for. */
 void pool_wait_all(struct pool *pool);

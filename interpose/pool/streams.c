@@ -50,6 +50,11 @@ static bool foreign_work(void)
     return atomic_load(&foreign_now) || atomic_load(&foreign_seen) != atomic_load(&foreign_done);
 }
 
+bool streams_relied_on(void)
+{
+    return !atomic_load(&distrusted);
+}
+
 bool streams_in_order(void)
 {
     return !atomic_load(&distrusted) && !foreign_work() && !capture_any();

@@ -67,6 +67,9 @@ void streams_unknown(const char *name);
 
 /* ---- what frees rely on ---- */
 
+/* Returns false once stream order is not relied on any more. */
+bool streams_relied_on(void);
+
 /* Returns true if a freed block may be handed out again because the main stream's order is enough. */
 bool streams_in_order(void);
 

@@ -114,6 +114,11 @@ static void test_a_graph_that_waits_for_a_flag_holds_up_nothing_else(void)
     every_way("graph_with_flag");
 }
 
+static void test_memory_can_be_shown_to_others_while_a_stream_waits_for_a_flag(void)
+{
+    every_way("reached_behind_a_flag");
+}
+
 static void test_exported_memory_does_not_pile_up(void)
 {
     every_way("exports");
@@ -167,6 +172,7 @@ int main(void)
     RUN_TEST(test_a_kernel_makes_a_context_grow_once);
     RUN_TEST(test_a_kernel_that_begins_early_does_not_meet_the_one_in_front);
     RUN_TEST(test_a_graph_that_waits_for_a_flag_holds_up_nothing_else);
+    RUN_TEST(test_memory_can_be_shown_to_others_while_a_stream_waits_for_a_flag);
     RUN_TEST(test_exported_memory_does_not_pile_up);
     RUN_TEST(test_a_free_waits_for_the_streams_of_green_contexts);
     RUN_TEST(test_a_green_contexts_default_stream_is_another_than_the_primarys);

@@ -503,6 +503,46 @@ static void graph_with_flag(void)
     set_flag();
 }
 
+static atomic_bool other_waits;
+
+static void *wait_for_context(void *context)
+{
+    MUST(0, cuCtxSetCurrent(context));
+    atomic_store(&other_waits, true);
+    MUST(0, cuCtxSynchronize());
+    return NULL;
+}
+
+/* While one thread waits for a stream that waits for a flag, the thread that will set it lets others reach
+ * memory, as a library does that will receive what the stream waits for, and makes another context. */
+static void reached_behind_a_flag(void)
+{
+    CUcontext own = begin(0), other;
+    CUipcMemHandle handle;
+    CUdeviceptr block;
+    unsigned int on = 1;
+    pthread_t thread;
+    int fd;
+
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemFree(block));
+    wait_for_flag();
+    MUST(0, pthread_create(&thread, NULL, wait_for_context, own));
+    while (!atomic_load(&other_waits))
+        usleep(1000);
+    usleep(20000); /* it is in the driver's call by now */
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuIpcGetMemHandle(&handle, block));
+    MUST(0, cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, block));
+    MUST(0, cuMemAlloc(&block, 8 * MIB));
+    MUST(0, cuMemGetHandleForAddressRange(&fd, block, 2 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+    MUST(0, close(fd));
+    MUST(0, cuCtxCreate(&other, NULL, 0, 0));
+    MUST(0, cuCtxSetCurrent(own));
+    set_flag();
+    MUST(0, pthread_join(thread, NULL));
+}
+
 /* ---- descriptors ---- */
 
 static int exported(CUdeviceptr block, size_t bytes)
@@ -717,6 +757,7 @@ int main(int argc, char **argv)
         {"stack_beside_an_ended_context", stack_beside_an_ended_context},
         {"dependent_launch", dependent_launch},
         {"graph_with_flag", graph_with_flag},
+        {"reached_behind_a_flag", reached_behind_a_flag},
         {"exports", exports},
         {"green_frees", green_frees},
         {"green_frees_later", green_frees_later},

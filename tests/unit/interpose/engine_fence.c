@@ -459,6 +459,55 @@ static void test_what_is_handed_out_comes_to_rest_before_others_may_touch_it(voi
     close_fence();
 }
 
+/* Another thread waits for all work of the context, some of which waits for what this thread does next. */
+static void test_who_has_freed_nothing_waits_for_no_other_threads_wait(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t freed = fence_epoch(&fence), ended = fence_wait_begin(&fence);
+    while (fake_progress(0))
+        ;
+    fence_wait_end(&fence, ended, true);
+    CHECK(fence_done(&fence, freed));
+    work(0, STREAM_A);
+    const uint64_t waits = fence_wait_begin(&fence);
+    CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) == 1);
+    fence_wait_end(&fence, waits, false);
+    CHECK(fence_wait_all(&fence) == 0 && fake_backlog(0) == 1);
+    close_fence();
+}
+
+/* The event behind the free is waited for, not the work that came later. */
+static void test_what_is_handed_out_comes_to_rest_without_later_work(void)
+{
+    open_fence();
+    work(0, STREAM_A);
+    const uint64_t freed = fence_epoch(&fence);
+    fence_poll(&fence);
+    work(0, STREAM_A);
+    CHECK(fence_wait_all(&fence) == 0 && fence_done(&fence, freed) && fake_backlog(0) == 1);
+    close_fence();
+}
+
+static void test_memory_is_reused_early_in_the_order_of_a_stream(void)
+{
+    open_fence();
+    CHECK(!fence_reused_early());
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) && fence_reused_early());
+    close_fence();
+}
+
+static void test_memory_is_reused_early_by_joins_and_else_not(void)
+{
+    open_fence();
+    streams_distrust();
+    work(0, STREAM_A);
+    CHECK(fence_epoch(&fence) && !fence_reused_early());
+    CHECK(fence_join(&fence) && fence_reused_early());
+    close_fence();
+}
+
 /* Handed out by a join, and a capture has begun since. */
 static void test_what_is_handed_out_comes_to_rest_also_beside_a_capture(void)
 {
@@ -621,6 +670,10 @@ int main(void)
     RUN_APART(test_joins_need_no_free_event);
     RUN_APART(test_no_thread_waits_for_what_came_later_when_all_has_ended);
     RUN_APART(test_a_join_that_cannot_be_leaves_things_as_they_are);
+    RUN_APART(test_who_has_freed_nothing_waits_for_no_other_threads_wait);
+    RUN_APART(test_what_is_handed_out_comes_to_rest_without_later_work);
+    RUN_APART(test_memory_is_reused_early_in_the_order_of_a_stream);
+    RUN_APART(test_memory_is_reused_early_by_joins_and_else_not);
     RUN_APART(test_what_is_handed_out_comes_to_rest_also_beside_a_capture);
     RUN_APART(test_what_is_handed_out_comes_to_rest_before_others_may_touch_it);
     RUN_TEST(test_no_epoch_is_lost_in_a_call_that_fails);

@@ -262,6 +262,22 @@ static void test_many_blocks_that_others_may_reach_do_not_slow_frees_down(void)
     fake_end();
 }
 
+/* As with free = strict: what is handed out has no work left, so another process may have it at once. */
+static void test_no_work_is_waited_for_if_all_memory_waits_for_its_own(void)
+{
+    model_open(&model, 64 * MIB, 64 * MIB);
+    streams_distrust();
+    fence_forbid_joins();
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    const uint64_t address = model.blocks[0].address;
+    model_free(&model, 0, false);
+    pool_wait_all(&model.pool);
+    CHECK(fake_pending(address, 8 * MIB));
+    finish(0);
+    model_close(&model);
+}
+
 /* Two exposed blocks and two others in one chunk. */
 static void test_a_chunk_goes_back_when_the_last_of_its_blocks_is_freed(void)
 {
@@ -685,6 +701,7 @@ int main(void)
     RUN_APART(test_a_block_that_other_devices_reach_goes_back_when_its_work_is_done);
     RUN_APART(test_an_exposed_block_is_not_used_again_though_others_have_closed_it);
     RUN_TEST(test_a_chunk_with_a_live_block_stays_though_its_other_block_was_shown);
+    RUN_APART(test_no_work_is_waited_for_if_all_memory_waits_for_its_own);
     RUN_APART(test_small_blocks_that_others_may_reach_do_not_pile_up);
     RUN_APART(test_many_blocks_that_others_may_reach_do_not_slow_frees_down);
     RUN_APART(test_a_chunk_goes_back_when_the_last_of_its_blocks_is_freed);
