@@ -156,11 +156,13 @@ static uint64_t extent_take(void *owner, uint64_t bytes, uint64_t alignment)
     return address;
 }
 
-/* Frees a page. Its epoch is the open one: blocks reused in stream order may still have work. */
+/* Frees a page. If blocks are reused early, those in it may still have work; otherwise it is done. */
 static void end_page(struct pool *pool, struct small_page *page)
 {
+    const uint64_t epoch = fence_reused_early() ? fence_epoch_quietly(&pool->fence) : 0;
+
     unlink_page(page);
-    ranges_give(&pool->ranges, page->range, fence_epoch_quietly(&pool->fence));
+    ranges_give(&pool->ranges, page->range, epoch);
     page->range = NULL;
     atomic_fetch_sub(&pool->small.extent_bytes, SMALL_PAGE);
 }

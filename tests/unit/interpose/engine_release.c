@@ -459,6 +459,22 @@ static void test_a_page_of_small_blocks_goes_back_when_their_work_is_done(void)
     model_close(&model);
 }
 
+/* As with free = strict: a page waits for no work that began after its blocks were done. */
+static void test_a_page_of_small_blocks_that_were_done_goes_back_beside_work(void)
+{
+    uint64_t small;
+
+    model_open(&model, 64 * MIB, 64 * MIB);
+    streams_distrust();
+    fence_forbid_joins();
+    CHECK(pool_alloc(&model.pool, 1000, &small) == 0 && pool_free(&model.pool, small, true) == 0);
+    CHECK(model_alloc(&model, 8 * MIB) == 0);
+    model_work(&model, 0, &model.blocks[0]);
+    CHECK(pool_trim(&model.pool, UINT64_MAX) == 2 * MIB && fake_backlog(0) == 1);
+    finish(0);
+    model_close(&model);
+}
+
 /* ---- at the limit, and when calls fail ---- */
 
 /* A chunk that the driver would not take back counts, and is offered again before a request is refused. */
@@ -713,6 +729,7 @@ int main(void)
     RUN_APART(test_the_high_mark_is_a_share_of_what_is_held);
     RUN_APART(test_a_block_freed_again_waits_for_the_work_of_its_second_life);
     RUN_APART(test_a_page_of_small_blocks_goes_back_when_their_work_is_done);
+    RUN_APART(test_a_page_of_small_blocks_that_were_done_goes_back_beside_work);
     RUN_APART(test_what_could_not_be_given_back_is_no_reason_to_refuse);
     RUN_APART(test_a_small_block_lies_beside_large_ones_rather_than_nowhere);
     RUN_APART(test_a_large_chunk_is_not_split_under_work_or_another_block);
