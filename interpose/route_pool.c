@@ -264,6 +264,8 @@ bool route_pool_free_async(CUdeviceptr address, CUstream stream, CUresult *resul
     if (*result == CUDA_SUCCESS) {
         *result = give(pool, address, stream, false);
         after_free(pool, address, library_options());
+        if (!library_options()->deferred)
+            pool_poll(pool); /* closes the epoch: the block must not wait for work that comes later */
     }
     return true;
 }

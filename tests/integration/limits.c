@@ -62,6 +62,13 @@ static void test_memory_freed_behind_a_flag_is_not_waited_for_in_vain(void)
     every_way("room_behind_a_flag");
 }
 
+static void test_what_a_stream_has_freed_waits_for_no_later_work(void)
+{
+    run("freed_in_order_beside_work", NATIVE);
+    run("freed_in_order_beside_work", STRICT);
+    run("freed_in_order_beside_work", UNPOOLED);
+}
+
 static void test_stream_ordered_memory_is_charged_to_the_card_of_the_stream(void)
 {
     every_way("elsewhere");
@@ -162,6 +169,7 @@ int main(void)
     UNITY_BEGIN();
     RUN_TEST(test_what_cannot_be_met_is_refused_at_once_whatever_a_stream_waits_for);
     RUN_TEST(test_memory_freed_behind_a_flag_is_not_waited_for_in_vain);
+    RUN_TEST(test_what_a_stream_has_freed_waits_for_no_later_work);
     RUN_TEST(test_stream_ordered_memory_is_charged_to_the_card_of_the_stream);
     RUN_TEST(test_a_thread_without_a_context_is_held_to_the_cap);
     RUN_TEST(test_a_pools_memory_is_charged_to_the_card_of_the_pool);

@@ -182,6 +182,37 @@ static void room_behind_a_flag(void)
     MUST(0, cuMemAlloc(&more, total / 8 * 5));
 }
 
+static atomic_bool let_go, given_up;
+
+static void until_let_go(void *unused)
+{
+    (void)unused;
+    for (int ms = 0; ms < AT_ONCE * 1000 && !atomic_load(&let_go); ms++)
+        usleep(1000);
+    atomic_store(&given_up, !atomic_load(&let_go));
+}
+
+/* What a stream has freed in its order does not wait for work that comes later. */
+static void freed_in_order_beside_work(void)
+{
+    const size_t bytes = 128 * MIB;
+    CUdeviceptr block, rest, more;
+    CUstream other;
+
+    begin(0);
+    MUST(0, cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(0, cuMemAlloc(&block, bytes));
+    MUST(0, cuMemAlloc(&rest, told_free() - bytes / 2));
+    MUST(0, cuMemsetD8Async(block, 1, MIB, stream));
+    MUST(0, cuMemFreeAsync(block, stream));
+    MUST(0, cuStreamSynchronize(stream));
+    MUST(0, cuLaunchHostFunc(other, until_let_go, NULL));
+    MUST(0, cuMemAlloc(&more, bytes));
+    MUST(false, atomic_load(&given_up));
+    atomic_store(&let_go, true);
+    within(0);
+}
+
 /* ---- on another card's stream ---- */
 
 /* Takes until it is refused, at least once. */
@@ -746,6 +777,7 @@ int main(int argc, char **argv)
         {"behind_a_flag", behind_a_flag},
         {"freed_behind_a_flag", freed_behind_a_flag},
         {"room_behind_a_flag", room_behind_a_flag},
+        {"freed_in_order_beside_work", freed_in_order_beside_work},
         {"elsewhere", elsewhere},
         {"without_context", without_context},
         {"pool_elsewhere", pool_elsewhere},

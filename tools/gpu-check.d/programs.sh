@@ -46,6 +46,7 @@ prog_ipc , - cards clones
 prog_closes , - closed_beside_a_failure open_that_fails opened_in_two_contexts opened_after_its_free
 prog_limits $WRAPPED GPUCAP_MAX=3G behind_a_flag freed_behind_a_flag graph_with_flag reached_behind_a_flag exports
 prog_limits native,strict GPUCAP_MAX=3G green_frees
+prog_limits strict GPUCAP_MAX=3G freed_in_order_beside_work
 prog_limits $WRAPPED GPUCAP_MAX=3G green_frees_later green_default_stream green_ends
 prog_limits , - room_behind_a_flag without_context elsewhere pool_elsewhere stack_in_graph stack_with_room stack_on_second_card
 prog_limits , - stack_after_reset stack_with_a_used_handle stack_beside_an_ended_context dependent_launch release_again create_again

@@ -46,7 +46,7 @@ static struct fake {
 } fake;
 static struct got {
     int allocs, frees, ends, said, said_kept, full, trims, wakes, lent, ipc, waits, fills, filled_behind,
-        notes;
+        notes, polls;
     int may_be_met;
     bool done;
     uint64_t bytes, filled_bytes;
@@ -116,6 +116,12 @@ struct pool *pools_current(void)
 struct pool *pools_of(uint64_t address)
 {
     return address >= BLOCK && address < BLOCK + 64 * MIB ? &pool : NULL;
+}
+
+void pool_poll(struct pool *polled)
+{
+    TEST_ASSERT_EQUAL_PTR(&pool, polled);
+    got.polls++;
 }
 
 bool pools_await(const struct pool *waiting)
@@ -557,6 +563,11 @@ static void test_a_free_in_the_order_of_a_stream(void)
     TEST_ASSERT_FALSE(got.done);
     TEST_ASSERT_EQUAL_PTR(STREAM, got.stream);
     TEST_ASSERT_EQUAL_INT(1, got.lent);
+    TEST_ASSERT_EQUAL_INT(1, got.polls); /* an event behind the stream's work, and no later work */
+    options.deferred = true;
+    TEST_ASSERT_TRUE(free_async(&result));
+    TEST_ASSERT_EQUAL_INT(0, got.polls);
+    options = (struct options){.decay = 1};
     options.fill = true;
     TEST_ASSERT_TRUE(free_async(&result));
     TEST_ASSERT_EQUAL_INT(1, got.filled_behind);
