@@ -74,6 +74,7 @@ void tx_gate_join(struct tx_gate *g);
     X(streams, "streams, legacy and per thread")                                                             \
     X(copies, "copies and fills")                                                                            \
     X(kernels, "modules and launches")                                                                       \
+    X(libraries, "libraries, their kernels and functions")                                                   \
     X(fork, "a forked child before and after cuInit")                                                        \
     X(threads, "threads with and without a context")                                                         \
     X(visible, "CUDA_VISIBLE_DEVICES")                                                                       \

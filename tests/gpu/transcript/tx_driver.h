@@ -155,6 +155,24 @@
     X(cuModuleUnload, 2000, "cuModuleUnload")                                                                \
     X(cuModuleGetFunction, 2000, "cuModuleGetFunction")                                                      \
     X(cuModuleGetGlobal, 3020, "cuModuleGetGlobal_v2")                                                       \
+    X(cuFuncSetAttribute, 9000, "cuFuncSetAttribute")                                                        \
+    X(cuFuncSetCacheConfig, 3000, "cuFuncSetCacheConfig")                                                    \
+    X(cuFuncGetModule, 11000, "cuFuncGetModule")                                                             \
+    X(cuFuncGetName, 12030, "cuFuncGetName")                                                                 \
+    X(cuFuncGetParamInfo, 12040, "cuFuncGetParamInfo")                                                       \
+    X(cuFuncLoad, 12040, "cuFuncLoad")                                                                       \
+    X(cuFuncIsLoaded, 12040, "cuFuncIsLoaded")                                                               \
+    X(cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, "cuOccupancyMaxActiveBlocksPerMultiprocessor")      \
+    X(cuLibraryLoadData, 12000, "cuLibraryLoadData")                                                         \
+    X(cuLibraryUnload, 12000, "cuLibraryUnload")                                                             \
+    X(cuLibraryGetKernel, 12000, "cuLibraryGetKernel")                                                       \
+    X(cuLibraryGetKernelCount, 12040, "cuLibraryGetKernelCount")                                             \
+    X(cuLibraryEnumerateKernels, 12040, "cuLibraryEnumerateKernels")                                         \
+    X(cuKernelGetFunction, 12000, "cuKernelGetFunction")                                                     \
+    X(cuKernelGetAttribute, 12000, "cuKernelGetAttribute")                                                   \
+    X(cuKernelSetAttribute, 12000, "cuKernelSetAttribute")                                                   \
+    X(cuKernelGetName, 12030, "cuKernelGetName")                                                             \
+    X(cuKernelGetParamInfo, 12040, "cuKernelGetParamInfo")                                                   \
     X(cuFuncGetAttribute, 2020, "cuFuncGetAttribute")                                                        \
     X(cuLaunchKernel, 4000, "cuLaunchKernel")
 

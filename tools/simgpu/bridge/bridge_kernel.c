@@ -117,50 +117,50 @@ CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibr
 }
 
 SINGLE(cuKernelGetFunction, sim_kernel_function_of(out, kernel), CUfunction *out, CUkernel kernel)
-SINGLE(cuKernelGetName, sim_kernel_name(out, (CUfunction)kernel), const char **out, CUkernel kernel)
+SINGLE(cuKernelGetName, sim_kernel_name(out, kernel, OBJECT_KERNEL), const char **out, CUkernel kernel)
 
 CUresult cuKernelGetAttribute(int *out, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
 {
     (void)device; /* all cards are alike */
-    return CALL(cuKernelGetAttribute, sim_kernel_attribute(out, attribute, (CUfunction)kernel));
+    return CALL(cuKernelGetAttribute, sim_kernel_attribute(out, attribute, kernel, OBJECT_KERNEL));
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device)
 {
     (void)attribute, (void)value, (void)device; /* host functions have no shared memory to size */
-    return CALL(cuKernelSetAttribute, sim_kernel_check((CUfunction)kernel));
+    return CALL(cuKernelSetAttribute, sim_kernel_check(kernel, OBJECT_KERNEL));
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, size_t *size)
 {
-    return CALL(cuKernelGetParamInfo, sim_kernel_parameter((CUfunction)kernel, index, offset, size));
+    return CALL(cuKernelGetParamInfo, sim_kernel_parameter(kernel, OBJECT_KERNEL, index, offset, size));
 }
 
 /* ---- functions ---- */
 
 CUresult cuFuncGetAttribute(int *out, CUfunction_attribute attribute, CUfunction function)
 {
-    return CALL(cuFuncGetAttribute, sim_kernel_attribute(out, attribute, function));
+    return CALL(cuFuncGetAttribute, sim_kernel_attribute(out, attribute, function, OBJECT_FUNCTION));
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
 {
     (void)attribute, (void)value;
-    return CALL(cuFuncSetAttribute, sim_kernel_check(function));
+    return CALL(cuFuncSetAttribute, sim_kernel_check(function, OBJECT_FUNCTION));
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
 {
     (void)config;
-    return CALL(cuFuncSetCacheConfig, sim_kernel_check(function));
+    return CALL(cuFuncSetCacheConfig, sim_kernel_check(function, OBJECT_FUNCTION));
 }
 
 SINGLE(cuFuncGetModule, sim_kernel_module_of(out, function), CUmodule *out, CUfunction function)
-SINGLE(cuFuncGetName, sim_kernel_name(out, function), const char **out, CUfunction function)
+SINGLE(cuFuncGetName, sim_kernel_name(out, function, OBJECT_FUNCTION), const char **out, CUfunction function)
 
 CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *size)
 {
-    return CALL(cuFuncGetParamInfo, sim_kernel_parameter(function, index, offset, size));
+    return CALL(cuFuncGetParamInfo, sim_kernel_parameter(function, OBJECT_FUNCTION, index, offset, size));
 }
 
 SINGLE(cuFuncIsLoaded, sim_kernel_is_loaded(out, function), CUfunctionLoadingState *out, CUfunction function)
@@ -225,7 +225,7 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
 
 static CUresult blocks_per_sm(int *out, CUfunction function, int block_size, size_t shared)
 {
-    CUresult result = sim_kernel_check(function);
+    CUresult result = sim_kernel_can_run(function);
     int blocks;
 
     if (!out || block_size <= 0)
@@ -258,7 +258,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *out, CUfuncti
 
 static CUresult best_block(int *grid, int *block, CUfunction function, int limit)
 {
-    CUresult result = sim_kernel_check(function);
+    CUresult result = sim_kernel_can_run(function);
 
     if (!grid || !block)
         return CUDA_ERROR_INVALID_VALUE;

@@ -18,10 +18,12 @@
 #define GRID_Y_MAX        65535u
 #define FIRST_OPTION      1
 
+/* A CUfunction, or the CUkernel of a library. */
 struct CUfunc_st {
-    struct sim_link link; /* in image->functions */
+    struct sim_link link; /* in image->functions; a kernel stands before its function */
     struct image *image;
-    simgpu_kernel *run; /* NULL: no host function of that name */
+    struct CUfunc_st *function; /* of a kernel, once it has been asked for */
+    simgpu_kernel *run;         /* NULL: no host function of that name */
     bool loaded;
     struct sim_ptx_entry entry;
 };
@@ -251,12 +253,21 @@ CUresult sim_kernel_library_kernel(CUkernel *out, CUlibrary library, const char 
     return get_function(library, OBJECT_LIBRARY, name, OBJECT_KERNEL, (void **)out);
 }
 
-CUresult sim_kernel_function_of(CUfunction *out, CUkernel kernel)
+CUresult sim_kernel_function_of(CUfunction *out, CUkernel handle)
 {
+    struct CUfunc_st *kernel = (struct CUfunc_st *)handle;
+
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_kernel_check((CUfunction)kernel));
-    *out = (CUfunction)kernel;
+    SIM_LOCKED();
+    if (!sim_object_is(kernel, OBJECT_KERNEL))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!kernel->function)
+        kernel->function = add_function(kernel->image, &kernel->entry, OBJECT_FUNCTION);
+    if (!kernel->function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    kernel->function->loaded = true;
+    *out = kernel->function;
     return CUDA_SUCCESS;
 }
 
@@ -349,15 +360,21 @@ CUresult sim_kernel_module_global(CUdeviceptr *address, size_t *size, CUmodule m
 
 /* ---- attributes ---- */
 
-static bool is_function(CUfunction function)
+static bool can_run(CUfunction function)
 {
     return sim_object_is(function, OBJECT_FUNCTION) || sim_object_is(function, OBJECT_KERNEL);
 }
 
-CUresult sim_kernel_check(CUfunction function)
+CUresult sim_kernel_can_run(CUfunction function)
 {
     SIM_LOCKED();
-    return is_function(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    return can_run(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult sim_kernel_check(const void *handle, enum sim_object_kind kind)
+{
+    SIM_LOCKED();
+    return sim_object_is(handle, kind) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
@@ -365,7 +382,7 @@ CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_LOCKED();
-    if (!is_function(function))
+    if (!sim_object_is(function, OBJECT_FUNCTION))
         return CUDA_ERROR_INVALID_HANDLE;
     *out = function->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
     return CUDA_SUCCESS;
@@ -374,17 +391,20 @@ CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function)
 CUresult sim_kernel_load(CUfunction function)
 {
     SIM_LOCKED();
-    if (!is_function(function))
+    if (!sim_object_is(function, OBJECT_FUNCTION))
         return CUDA_ERROR_INVALID_HANDLE;
     function->loaded = true;
     return CUDA_SUCCESS;
 }
 
-CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction function)
+CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, const void *handle,
+                              enum sim_object_kind kind)
 {
+    const struct CUfunc_st *function = handle;
+
     if (!out || (unsigned int)attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_kernel_check(function));
+    SIM_TRY(sim_kernel_check(function, kind));
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *out = THREADS_PER_BLOCK;
@@ -408,11 +428,13 @@ CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfuncti
     return CUDA_SUCCESS;
 }
 
-CUresult sim_kernel_name(const char **out, CUfunction function)
+CUresult sim_kernel_name(const char **out, const void *handle, enum sim_object_kind kind)
 {
+    const struct CUfunc_st *function = handle;
+
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_kernel_check(function));
+    SIM_TRY(sim_kernel_check(function, kind));
     *out = function->entry.name;
     return CUDA_SUCCESS;
 }
@@ -421,14 +443,17 @@ CUresult sim_kernel_module_of(CUmodule *out, CUfunction function)
 {
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_TRY(sim_kernel_check(function));
+    SIM_TRY(sim_kernel_check(function, OBJECT_FUNCTION));
     *out = (CUmodule)function->image;
     return CUDA_SUCCESS;
 }
 
-CUresult sim_kernel_parameter(CUfunction function, size_t index, size_t *offset, size_t *size)
+CUresult sim_kernel_parameter(const void *handle, enum sim_object_kind kind, size_t index, size_t *offset,
+                              size_t *size)
 {
-    SIM_TRY(sim_kernel_check(function));
+    const struct CUfunc_st *function = handle;
+
+    SIM_TRY(sim_kernel_check(function, kind));
     if (!offset || index >= function->entry.count)
         return CUDA_ERROR_INVALID_VALUE;
     *offset = function->entry.offset[index];
@@ -496,7 +521,7 @@ static CUresult make_work(const struct sim_kernel_launch *launch, struct sim_wor
     struct sim_work *work;
     CUresult result;
 
-    if (!is_function(launch->function))
+    if (!can_run(launch->function))
         return CUDA_ERROR_INVALID_HANDLE;
     if (!launch->function->run)
         return CUDA_ERROR_NOT_FOUND;

@@ -2,13 +2,14 @@
  *
  * That is the program's own simgpu_kernel_NAME or, failing that, a built-in one (sim_kernel_builtin.c). A
  * kernel that has neither is listed, but a lookup by name and a launch return NOT_FOUND. A module belongs to
- * a context, a library to none; a CUkernel can be used as a CUfunction, as in the driver. Guarded by the
- * engine's lock.
+ * a context, a library to none. A CUkernel can be launched in place of its CUfunction, but most other calls
+ * tell them apart, as in the driver. Guarded by the engine's lock.
  */
 #ifndef SIMGPU_KERNEL_H
 #define SIMGPU_KERNEL_H
 
 #include "tools/simgpu/engine/sim_context.h"
+#include "tools/simgpu/engine/sim_object.h"
 #include "tools/simgpu/engine/sim_work.h"
 
 simgpu_kernel *sim_kernel_builtin(const char *name); /* NULL: no such kernel */
@@ -32,11 +33,15 @@ CUresult sim_kernel_library_count(unsigned int *out, CUlibrary library);
 CUresult sim_kernel_library_kernels(CUkernel *out, unsigned int room, CUlibrary library);
 CUresult sim_kernel_function_of(CUfunction *out, CUkernel kernel);
 
-CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, CUfunction function);
-CUresult sim_kernel_name(const char **out, CUfunction function);
+/* `kind` is OBJECT_FUNCTION or OBJECT_KERNEL: a handle of the other kind is invalid. */
+CUresult sim_kernel_attribute(int *out, CUfunction_attribute attribute, const void *handle,
+                              enum sim_object_kind kind);
+CUresult sim_kernel_name(const char **out, const void *handle, enum sim_object_kind kind);
+CUresult sim_kernel_parameter(const void *handle, enum sim_object_kind kind, size_t index, size_t *offset,
+                              size_t *size);
+CUresult sim_kernel_check(const void *handle, enum sim_object_kind kind); /* is the handle valid? */
+CUresult sim_kernel_can_run(CUfunction function);                         /* either kind can */
 CUresult sim_kernel_module_of(CUmodule *out, CUfunction function);
-CUresult sim_kernel_parameter(CUfunction function, size_t index, size_t *offset, size_t *size);
-CUresult sim_kernel_check(CUfunction function); /* is the handle valid? */
 /* A function is loaded by a lookup by name, by cuFuncLoad or by its first launch. */
 CUresult sim_kernel_is_loaded(CUfunctionLoadingState *out, CUfunction function);
 CUresult sim_kernel_load(CUfunction function);
