@@ -4,8 +4,8 @@
  * - the limits leave room,
  * - it then holds no more than if it had never moved a chunk, and
  * - it stays within the slack above the peak of live bytes, or there is much room and moving is not worth it.
- * Moving a chunk costs 26 us (map 1, access 25; H200), and 16 us more if its old place is unmapped later
- * (pool_dead.h). It also leaves a gap that the next step may need.
+ * Moving a chunk costs 26 us on an idle H200 (map 1, access 25), 150 us in a training, and more if its old
+ * place is unmapped later (pool_dead.h). It also leaves a gap that the next step may need.
  *
  * Whole free chunks move to where the request fits with the fewest bytes: next to a free range, if there is
  * one. Those that have been free longest move first, because their work is most likely done.
@@ -31,9 +31,10 @@
  * save little make others necessary that save nothing. (docs/decisions/095) */
 #define SAVING_PART 100
 /* With much room each moved chunk must be paid for by so many bytes of requests: the median of eleven
- * recorded programs requests them in 8 ms, and mapping a chunk takes 26 us (H200). Bytes, because the time in
- * which a program does something else, such as loading its data, pays for nothing. */
-#define MOVE_PRICE UINT64_C(2000000000)
+ * recorded programs requests them in 24 ms, and mapping a chunk again takes 150 us in a training (H200,
+ * docs/decisions/107). Bytes, because the time in which a program does something else, such as loading its
+ * data, pays for nothing. */
+#define MOVE_PRICE UINT64_C(6000000000)
 /* Chunks are small where little room is left: a partly used chunk cannot move, and each wastes about half of
  * itself. The room left must be worth at least this many chunks: 2 MiB chunks below 16 GiB of room, 8 MiB
  * from 32 GiB on. (Smallest capacity of five traces: 1.003-1.019 of peak live with 2 MiB. Moves cost an

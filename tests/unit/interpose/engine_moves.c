@@ -7,7 +7,7 @@
 #define BLOCKS 16
 #define BLOCK  (64 * MIB)
 #define ROOM   (UINT64_C(139) << 30)
-#define PRICE  UINT64_C(2000000000) /* of a moved chunk, in bytes requested */
+#define PRICE  UINT64_C(6000000000) /* of a moved chunk, in bytes requested */
 #define CHUNKS 12                   /* that two blocks are made of */
 
 static struct model model;
