@@ -16,6 +16,7 @@
 
 #include "interpose/base/clock.h"
 #include "interpose/base/files.h"
+#include "interpose/base/quote.h"
 #include "interpose/base/sums.h"
 
 #define SPINS      200   /* tries before a thread sleeps; the lock is held for less than 1 us */
@@ -194,10 +195,7 @@ void ledger_copy_text(char *to, const char *from, size_t size)
 {
     memcpy(to, from, size - 1);
     to[size - 1] = '\0';
-    for (char *c = to; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = '?'; /* no control sequences on a reader's terminal */
-    }
+    quote_flatten(to); /* no control sequences on a reader's terminal */
 }
 
 bool ledger_is_job_name(const char *name)

@@ -1,5 +1,5 @@
-/* quote: a path as a word for a shell, for messages that name a command to be copied. Pure: no state, no
- * locks, no allocation.
+/* quote: text from elsewhere in our messages: a path as a word for a shell, in a command to be copied, and
+ * text without control characters. Pure: no state, no locks, no allocation.
  */
 #ifndef GPUCAP_QUOTE_H
 #define GPUCAP_QUOTE_H
