@@ -84,14 +84,14 @@ static uint64_t live_in(CUmemoryPool pool, uint64_t freed_at_once)
     return sums_minus(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), freed_at_once);
 }
 
-static uint64_t held_by(const struct drivers_pool *pool)
+uint64_t drivers_pools_reserved(const struct drivers_pool *pool)
 {
     return reserved_by(handle_of(pool));
 }
 
-static uint64_t idle_in(const struct drivers_pool *pool)
+uint64_t drivers_pools_idle(const struct drivers_pool *pool)
 {
-    const uint64_t held = held_by(pool); /* first: what is freed meanwhile is not idle yet */
+    const uint64_t held = drivers_pools_reserved(pool); /* first: what is freed meanwhile is not idle yet */
 
     return sums_minus(held, live_in(handle_of(pool), atomic_load(&pool->freed_at_once)));
 }
@@ -233,16 +233,6 @@ void drivers_pools_look_again(CUdevice ordinal)
     end_visit();
 }
 
-uint64_t drivers_pools_reserved(struct drivers_pool *pool)
-{
-    return held_by(pool);
-}
-
-uint64_t drivers_pools_idle(struct drivers_pool *pool)
-{
-    return idle_in(pool);
-}
-
 /* Calls `visit` for each pool of a card, its current one included, and adds up what it returns. */
 static uint64_t sum_over(CUdevice ordinal, uint64_t (*visit)(const struct drivers_pool *pool))
 {
@@ -272,13 +262,13 @@ static bool trim_relaxed(CUmemoryPool pool)
 
 static uint64_t trim(const struct drivers_pool *pool)
 {
-    return idle_in(pool) && trim_relaxed(handle_of(pool));
+    return drivers_pools_idle(pool) && trim_relaxed(handle_of(pool));
 }
 
 static uint64_t give(const struct drivers_pool *pool)
 {
-    const uint64_t before = held_by(pool), idle = idle_in(pool);
-    const uint64_t given = trim(pool) ? sums_minus(before, held_by(pool)) : 0;
+    const uint64_t before = drivers_pools_reserved(pool), idle = drivers_pools_idle(pool);
+    const uint64_t given = trim(pool) ? sums_minus(before, drivers_pools_reserved(pool)) : 0;
 
     return sums_smaller(given, idle);
 }
@@ -295,13 +285,13 @@ bool drivers_pools_trim(CUdevice ordinal)
 
 uint64_t drivers_pools_idle_on(CUdevice ordinal)
 {
-    return sum_over(ordinal, idle_in);
+    return sum_over(ordinal, drivers_pools_idle);
 }
 
 uint64_t drivers_pools_held(CUdevice ordinal)
 {
     const uint64_t graphs = driver_graph_memory(ordinal, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-    const uint64_t known = sum_over(ordinal, held_by) + graphs;
+    const uint64_t known = sum_over(ordinal, drivers_pools_reserved) + graphs;
 
     return known + atomic_load(&left_on(ordinal)->held); /* last: a pool may be destroyed meanwhile */
 }

@@ -33,9 +33,9 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool, bool no_capture);
 /* Notes what the pools of a card have given back, so that taking it again counts as growth. */
 void drivers_pools_look_again(CUdevice ordinal);
 /* Returns the bytes that the pool holds. */
-uint64_t drivers_pools_reserved(struct drivers_pool *pool);
+uint64_t drivers_pools_reserved(const struct drivers_pool *pool);
 /* Returns the bytes that the pool holds and the program does not: freed, perhaps with work still on them. */
-uint64_t drivers_pools_idle(struct drivers_pool *pool);
+uint64_t drivers_pools_idle(const struct drivers_pool *pool);
 
 /* Gives back what is idle in the pools of a card and has no work on it. Returns true if anything was idle. */
 bool drivers_pools_trim(CUdevice ordinal);

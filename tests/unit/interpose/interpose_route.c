@@ -317,13 +317,13 @@ uint64_t drivers_pools_growth(struct drivers_pool *pool, bool no_capture)
     return fake.growth;
 }
 
-uint64_t drivers_pools_reserved(struct drivers_pool *pool)
+uint64_t drivers_pools_reserved(const struct drivers_pool *pool)
 {
     (void)pool;
     return fake.reserved;
 }
 
-uint64_t drivers_pools_idle(struct drivers_pool *pool)
+uint64_t drivers_pools_idle(const struct drivers_pool *pool)
 {
     (void)pool;
     return fake.pool_idle;
