@@ -409,11 +409,6 @@ bool owner_module(size_t index, struct owner_map *module)
     return index < count;
 }
 
-unsigned owner_modules_read(void)
-{
-    return atomic_load(&owner_reads);
-}
-
 void owner_after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);

@@ -64,9 +64,8 @@ bool owner_is_return(uint64_t address);
 
 /* Copies number `index` of the mappings of code, for call stacks. Returns false behind the last. */
 bool owner_module(size_t index, struct owner_map *module);
-/* Returns a number that changes when there may be new ones. */
-unsigned owner_modules_read(void);
-extern atomic_uint owner_reads; /* that number; 0: no recording has looked for an owner */
+/* Changes when there may be new ones; 0: no recording has looked for an owner. */
+extern atomic_uint owner_reads;
 
 /* In the child of a fork. */
 void owner_after_fork(void);

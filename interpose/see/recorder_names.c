@@ -22,7 +22,7 @@ static uint32_t threads_written[EVENTS_THREADS]; /* by number; 0: none */
 static unsigned thread_turn;
 static uint64_t modules_written[MODULES_MAX]; /* start addresses */
 static size_t module_count;
-static unsigned modules_as_of; /* owner_modules_read() when they were last written */
+static unsigned modules_as_of; /* owner_reads when they were last written */
 static uint32_t last_thread;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -165,7 +165,7 @@ static int name_modules(struct recording_write *file)
 {
     char text[TEXT_MAX];
     struct owner_map module;
-    const unsigned now = owner_modules_read();
+    const unsigned now = atomic_load(&owner_reads);
     int rc = 0;
 
     if (now == modules_as_of)
