@@ -16,6 +16,7 @@
 #ifndef GPUCAP_RECORDING_H
 #define GPUCAP_RECORDING_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define RECORDING_MAGIC   "GPUCAPR"   /* with the terminating zero: 8 bytes */
@@ -46,6 +47,16 @@ struct recording_block {
 };
 
 #define RECORDING_BLOCK_MAX (1u << 20)
+
+static inline uint64_t recording_checksum(const void *bytes, size_t count)
+{
+    const unsigned char *byte = bytes;
+    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < count; i++)
+        sum = (sum ^ byte[i]) * UINT64_C(0x100000001b3);
+    return sum;
+}
 
 struct recording_record {
     uint16_t type;

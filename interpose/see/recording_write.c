@@ -233,15 +233,6 @@ void recording_write_add(struct recording_write *file, const void *record, size_
     file->used += bytes;
 }
 
-static uint64_t checksum(const unsigned char *bytes, size_t count)
-{
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
-
-    for (size_t i = 0; i < count; i++)
-        sum = (sum ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return sum;
-}
-
 /* Packs the records behind the place of the block's head. Returns the codec and *stored. */
 static uint32_t pack(struct recording_write *file, size_t *stored)
 {
@@ -272,7 +263,7 @@ int recording_write_flush(struct recording_write *file)
         .codec = codec,
         .stored = (uint32_t)stored,
         .plain = (uint32_t)file->used,
-        .checksum = checksum(file->stored + sizeof(head), stored),
+        .checksum = recording_checksum(file->stored + sizeof(head), stored),
     };
     memcpy(file->stored, &head, sizeof(head));
     file->used = 0;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "tools/gpucap/recording_unpack.h"
+#include "interpose/see/recording.h"
 
 /* Makes the heads of all blocks right, so that what is behind the checksums is reached. */
 static inline void put_checksums_right(uint8_t *bytes, size_t count)

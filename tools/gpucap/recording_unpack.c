@@ -7,23 +7,11 @@
 #include <zstd.h>
 #endif
 
-#define FNV_BASIS UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
-#define SLACK     4096 /* what a compressor may add to bytes that cannot be compressed */
+#define SLACK 4096 /* what a compressor may add to bytes that cannot be compressed */
 
 bool recording_unpack_has_zstd(void)
 {
     return GPUCAP_HAVE_ZSTD;
-}
-
-uint64_t recording_checksum(const void *bytes, size_t count)
-{
-    const unsigned char *byte = bytes;
-    uint64_t sum = FNV_BASIS;
-
-    for (size_t i = 0; i < count; i++)
-        sum = (sum ^ byte[i]) * FNV_PRIME;
-    return sum;
 }
 
 bool recording_block_is_possible(const struct recording_block *head)

@@ -7,7 +7,6 @@
 #include "interpose/see/recording.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum recording_unpack {
     RECORDING_UNPACK_GOOD,
@@ -17,9 +16,6 @@ enum recording_unpack {
 
 /* Returns true if this build reads RECORDING_ZSTD. */
 bool recording_unpack_has_zstd(void);
-
-/* Returns FNV-1a, 64 bits, as in struct recording_block. */
-uint64_t recording_checksum(const void *bytes, size_t count);
 
 /* Writes the block's records to `plain`, which has room for RECORDING_BLOCK_MAX bytes. The head is one that
  * recording_block_is_possible() accepts, and `stored` has the number of bytes given there. */
