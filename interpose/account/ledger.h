@@ -236,7 +236,7 @@ struct ledger_entry {
     bool waiting; /* in either queue, for `asked` bytes */
     char job[LEDGER_NAME];
     char command[LEDGER_COMMAND];
-    uint64_t used, cached, peak, lease, limit, job_max, job_used, asked, waited_ms, refused;
+    uint64_t used, cached, peak, limit, job_max, job_used, asked, waited_ms, refused;
     uint64_t min, high;      /* of the job, or of a process without one; 0: none */
     uint64_t lent, borrowed; /* bytes, ever */
     uint64_t started;        /* CLOCK_BOOTTIME, ns */

@@ -146,7 +146,6 @@ bool ledger_read(const struct ledger *ledger, int number, struct ledger_entry *e
     entry->cached = atomic_load(&slot->cached);
     entry->peak = atomic_load(&slot->peak);
     entry->limit = atomic_load(&slot->limit);
-    entry->lease = atomic_load(&slot->lease);
     entry->waiting = atomic_load(&slot->ticket) || atomic_load(&slot->card_ticket);
     entry->asked = atomic_load(&slot->asked);
     entry->waited_ms = atomic_load(&slot->waited_ms);

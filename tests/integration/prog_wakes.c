@@ -37,7 +37,7 @@ static uint64_t lease(void)
 
     for (int i = 0; i < LEDGER_SLOTS; i++) {
         if (i != ledger->slot && ledger_read(ledger, i, &entry) && entry.pid == getpid())
-            return entry.lease;
+            return atomic_load(&ledger->file->slots[i].lease);
     }
     return 0;
 }

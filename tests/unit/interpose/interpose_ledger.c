@@ -522,7 +522,6 @@ static void test_readers_see_what_a_process_publishes(void)
     TEST_ASSERT_EQUAL_UINT64(150, entry.peak);
     TEST_ASSERT_EQUAL_UINT64(50, entry.cached);
     TEST_ASSERT_EQUAL_UINT64(778, entry.limit);
-    TEST_ASSERT_EQUAL_UINT64(200, entry.lease);
     TEST_ASSERT_EQUAL_UINT64(1000, entry.job_max);
     TEST_ASSERT_EQUAL_UINT64(200, entry.job_used);
     TEST_ASSERT_GREATER_THAN_UINT64(0, entry.started);

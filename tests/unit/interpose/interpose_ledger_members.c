@@ -88,7 +88,7 @@ static void test_slot_of_a_dead_process_is_reused_without_its_figures(void)
     TEST_ASSERT_EQUAL_INT(slot, next.slot);
     TEST_ASSERT_TRUE(ledger_read(ledger, slot, &entry));
     TEST_ASSERT_EQUAL_INT(next.pid, entry.pid);
-    TEST_ASSERT_EQUAL_UINT64(0, entry.lease);
+    TEST_ASSERT_EQUAL_UINT64(0, atomic_load(&ledger->file->slots[slot].lease));
     TEST_ASSERT_EQUAL_UINT64(0, entry.used);
     TEST_ASSERT_EQUAL_UINT64(0, entry.peak);
     TEST_ASSERT_EQUAL_UINT64(0, entry.refused);
