@@ -59,13 +59,13 @@ static bool parse_line(char *line, struct owner_map *map)
     return map->path != NULL;
 }
 
-bool owner_maps_read(void)
+void owner_maps_read(void)
 {
     const ssize_t length = have_memory() ? files_read("/proc/self/maps", text, TEXT_MAX - 1) : -ENOMEM;
     size_t count = 0;
 
     if (length < 0)
-        return false;
+        return;
     text[length] = '\0';
     for (char *line = text, *next; *line && count < MAPS_MAX; line = next) {
         next = line + strcspn(line, "\n");

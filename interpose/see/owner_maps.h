@@ -18,8 +18,8 @@ struct owner_map {
     const char *path; /* lives as long as the process */
 };
 
-/* Reads the mappings anew. Returns false if that is not possible; then the old ones stay. */
-bool owner_maps_read(void);
+/* Reads the mappings anew; if that is not possible, the old ones stay. */
+void owner_maps_read(void);
 /* Returns the mapping of an address as of the last read, or NULL. */
 const struct owner_map *owner_maps_find(uint64_t address);
 /* Returns true if the last read found another file at the address than the one before, or none. */
