@@ -79,24 +79,20 @@ void owner_maps_read(void)
     maps = read_now;
     spare_count = map_count;
     map_count = count;
-    return true;
+}
+
+/* Compares an address with a mapping: 0 if it lies in it. */
+static int place_in(const void *address, const void *map)
+{
+    const struct owner_map *in = map;
+    const uint64_t at = *(const uint64_t *)address;
+
+    return at < in->start ? -1 : at >= in->end;
 }
 
 static const struct owner_map *find(const struct owner_map *list, size_t count, uint64_t address)
 {
-    size_t low = 0, high = count;
-
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-
-        if (address >= list[middle].end)
-            low = middle + 1;
-        else if (address < list[middle].start)
-            high = middle;
-        else
-            return &list[middle];
-    }
-    return NULL;
+    return count ? bsearch(&address, list, count, sizeof(*list), place_in) : NULL;
 }
 
 const struct owner_map *owner_maps_find(uint64_t address)
