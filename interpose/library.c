@@ -76,10 +76,9 @@ static void adjust_options(void)
 /* Loads the options and returns the mode that they ask for. */
 static enum library_mode set_up(void)
 {
-    char error[OPTIONS_ERROR_MAX], path[OPTIONS_PATH_MAX];
-    struct options_places places = options_places_here(path);
+    char error[OPTIONS_ERROR_MAX];
 
-    if (options_load(&options, &places, error)) {
+    if (options_load_here(&options, error)) {
         log_error("%s; CUDA is refused, so that the program does not run without its limit", error);
         return LIBRARY_REFUSE;
     }

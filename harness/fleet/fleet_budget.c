@@ -23,11 +23,10 @@ void fleet_budget_begin(struct fleet_budget *budget, const char *wait)
 /* Finds the folder of the members' ledgers as `gpucap run` does. */
 static bool find_ledgers(char folder[LEDGER_PATH])
 {
-    char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
-    const struct options_places places = options_places_here(user_file);
+    char error[OPTIONS_ERROR_MAX];
     struct options options;
 
-    return options_load(&options, &places, error) == 0 && strcmp(options.ledger, "off") != 0 &&
+    return options_load_here(&options, error) == 0 && strcmp(options.ledger, "off") != 0 &&
            ledger_folder(options.ledger, folder, LEDGER_PATH) == 0;
 }
 

@@ -524,6 +524,14 @@ struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
     return places;
 }
 
+int options_load_here(struct options *options, char error[OPTIONS_ERROR_MAX])
+{
+    char path[OPTIONS_PATH_MAX];
+    const struct options_places places = options_places_here(path);
+
+    return options_load(options, &places, error);
+}
+
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total)
 {
     const uint64_t max = rules_for(&options->max, ordinal, uuid, total);

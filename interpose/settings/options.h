@@ -146,6 +146,9 @@ int options_parse_file(struct options *options, const char *text, const char *fi
 /* Returns this process's places. Writes the path of the user's file to `path`. */
 struct options_places options_places_here(char path[OPTIONS_PATH_MAX]);
 
+/* Loads all options from this process's places, as options_load does. */
+int options_load_here(struct options *options, char error[OPTIONS_ERROR_MAX]);
+
 /* Returns what a process may use of a card under all limits if it does not share max. */
 uint64_t options_limit(const struct options *options, int ordinal, const char *uuid, uint64_t total);
 /* Return what a process of a job may use by itself, and what the job may use; at most the card's total. */

@@ -196,10 +196,8 @@ static int parse_words(struct run *run, int argc, char **argv)
 static int check_settings(struct run *run)
 {
     struct options options;
-    char user_file[OPTIONS_PATH_MAX];
     char error[OPTIONS_ERROR_MAX];
-    struct options_places places = options_places_here(user_file);
-    if (options_load(&options, &places, error))
+    if (options_load_here(&options, error))
         return cli_fail("run: %s", error);
     run->limited = options_any_limit(&options);
     run->nvtx = options.nvtx;

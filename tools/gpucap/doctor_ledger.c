@@ -107,10 +107,9 @@ static void report_removed(pid_t pid, void *report)
 void doctor_check_ledger(struct doctor_report *report)
 {
     struct options options;
-    char path[LEDGER_PATH], user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
-    const struct options_places places = options_places_here(user_file);
+    char path[LEDGER_PATH], error[OPTIONS_ERROR_MAX];
 
-    if (options_load(&options, &places, error))
+    if (options_load_here(&options, error))
         return; /* check_settings has named it */
     if (!strcmp(options.ledger, "off")) {
         doctor_line("ledger", "off: max holds for each process alone, and ps, set, trim and why see nothing");

@@ -13,10 +13,9 @@
 int look_folder(const char *command, const char *given, char folder[LEDGER_PATH])
 {
     struct options options;
-    char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
-    const struct options_places places = options_places_here(user_file);
+    char error[OPTIONS_ERROR_MAX];
 
-    if (options_load(&options, &places, error) ||
+    if (options_load_here(&options, error) ||
         (given && options_set(&options, OPTIONS_LEDGER, given, OPTIONS_DEFAULT, error)))
         return cli_fail("%s: %s", command, error);
     if (!strcmp(options.ledger, "off")) {

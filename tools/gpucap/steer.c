@@ -21,11 +21,10 @@ bool steer_lacks_unit(const struct size_value *size)
 const char *steer_parse_max(const char *text, enum ledger_limit limit, struct steer_max *max)
 {
     struct options options;
-    char user_file[OPTIONS_PATH_MAX], error[OPTIONS_ERROR_MAX];
-    const struct options_places places = options_places_here(user_file);
+    char error[OPTIONS_ERROR_MAX];
 
     *max = (struct steer_max){.limit = limit, .none = !strcmp(text, "none")};
-    if (options_load(&options, &places, error) == 0)
+    if (options_load_here(&options, error) == 0)
         max->ceiling = options.ceiling;
     const int rc = max->none ? 0 : size_parse(text, strlen(text), &max->size);
     if (rc)

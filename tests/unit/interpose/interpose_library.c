@@ -51,15 +51,8 @@ int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
     return fake.no_atfork;
 }
 
-struct options_places options_places_here(char path[OPTIONS_PATH_MAX])
+int options_load_here(struct options *options, char error[OPTIONS_ERROR_MAX])
 {
-    (void)path;
-    return (struct options_places){0};
-}
-
-int options_load(struct options *options, const struct options_places *places, char error[OPTIONS_ERROR_MAX])
-{
-    (void)places;
     *options = fake.options;
     strcpy(error, "max is wrong");
     return fake.bad_options ? -22 : 0;
