@@ -124,7 +124,7 @@ bool library_cuda_started(void)
     static atomic_flag handled = ATOMIC_FLAG_INIT;
 
     atomic_store(&started, true);
-    if (state() != LIBRARY_ON || !log_first(&handled))
+    if (state() != LIBRARY_ON || atomic_flag_test_and_set(&handled))
         return false;
     atomic_int *own = process_mark();
     if (own) {
