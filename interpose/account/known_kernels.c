@@ -1,3 +1,4 @@
+/* known_kernels: see known_kernels.h. */
 #include "interpose/account/known_kernels.h"
 
 #include <stdatomic.h>
