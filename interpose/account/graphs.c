@@ -270,14 +270,14 @@ static uint64_t need_alone(const struct graphs_ask *ask, const struct graphs_poo
     struct card *card = card_of(&ask->part);
     uint64_t all = ask->part.bytes;
 
-    card->left = card->left < pool->used ? card->left : pool->used;
+    card->left = sums_smaller(card->left, pool->used);
     for (size_t i = 0; i < graphs_known; i++) {
         if (rows[i].launched && rows[i].part.card == ask->part.card && rows[i].exec != ask->exec)
             all = sums_add(all, rows[i].part.bytes);
     }
     const uint64_t own = sums_minus(ask->part.bytes, sums_minus(pool->held, pool->used));
     const uint64_t together = sums_minus(sums_add(all, card->left), pool->held);
-    return own < together ? own : together;
+    return sums_smaller(own, together);
 }
 
 void graphs_need(struct graphs_ask *ask, const struct graphs_pool *pool)

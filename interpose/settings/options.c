@@ -556,7 +556,7 @@ uint64_t options_job_limit(const struct options *options, int ordinal, const cha
     return sums_smaller(sums_smaller(max, rules_for(&options->ceiling, ordinal, uuid, total)), total);
 }
 
-static bool rules_anything(const struct rules *limits)
+static bool limits_anything(const struct rules *limits)
 {
     for (int i = 0; i < limits->count; i++) {
         if (!limits->rules[i].unlimited)
@@ -567,7 +567,7 @@ static bool rules_anything(const struct rules *limits)
 
 bool options_any_limit(const struct options *options)
 {
-    return rules_anything(&options->max) || rules_anything(&options->each) ||
-           rules_anything(&options->ceiling) || rules_anything(&options->min) ||
-           rules_anything(&options->high) || options->group[0];
+    return limits_anything(&options->max) || limits_anything(&options->each) ||
+           limits_anything(&options->ceiling) || limits_anything(&options->min) ||
+           limits_anything(&options->high) || options->group[0];
 }
