@@ -278,7 +278,8 @@ int ledger_set_limit(struct ledger *ledger, const char *job, enum ledger_limit l
 /* Forgets max and totals of a job without processes, unless its max was set in advance for the next one. */
 void ledger_forget_job(struct ledger *ledger, const char *job);
 
-/* Calls visit(uuid) for each ledger in the folder. Returns 0, or -errno if the folder cannot be read. */
+/* Calls visit(uuid) for each ledger in the folder; a uuid has only letters, digits and dashes. Returns 0, or
+ * -errno if the folder cannot be read. */
 int ledger_each_card(const char *folder, void (*visit)(const char *uuid, void *argument), void *argument);
 
 #endif

@@ -18,13 +18,13 @@
 
 /* ---- opening ---- */
 
-static bool is_open(const struct ledgers *ledgers, const char *uuid)
+static struct ledgers_card *find_card(struct ledgers *ledgers, const char *uuid)
 {
     for (int i = 0; i < ledgers->count; i++) {
         if (!strcmp(ledgers->cards[i].uuid, uuid))
-            return ledgers->cards[i].ledger != NULL;
+            return &ledgers->cards[i];
     }
-    return false;
+    return NULL;
 }
 
 struct ledgers_card *ledgers_add_card(struct ledgers *ledgers, const char *uuid)
@@ -49,32 +49,19 @@ void ledgers_drop_card(struct ledgers *ledgers)
     *card = (struct ledgers_card){0};
 }
 
-static struct ledgers_card *place_for(struct ledgers *ledgers, const char *uuid)
-{
-    for (int i = 0; i < ledgers->count; i++) {
-        if (!strcmp(ledgers->cards[i].uuid, uuid))
-            return &ledgers->cards[i];
-    }
-    return ledgers_add_card(ledgers, uuid);
-}
-
 static void open_card(const char *uuid, void *argument)
 {
     struct ledgers *ledgers = argument;
+    struct ledgers_card *card = find_card(ledgers, uuid);
 
-    for (const char *c = uuid; *c; c++) {
-        if (!isalnum((unsigned char)*c) && *c != '-')
-            return; /* no ledger's name, and not for a terminal either */
-    }
-    if (is_open(ledgers, uuid))
+    if (card && card->ledger)
         return;
     struct ledger *ledger = NULL;
     char why[LEDGER_WHY] = "";
     const int rc = ledger_open_existing(&ledger, ledgers->folder, uuid, why);
     if (rc == -ENODATA) /* left by another version: as if it were not there */
         return;
-    struct ledgers_card *card = place_for(ledgers, uuid);
-    if (!card) {
+    if (!card && !(card = ledgers_add_card(ledgers, uuid))) {
         ledgers->left_out = true;
         ledger_close(ledger);
         return;
