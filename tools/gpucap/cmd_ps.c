@@ -44,13 +44,13 @@ static bool same_job(const struct ledger_entry *a, const struct ledger_entry *b)
 
 uint64_t ps_kept(const struct ledgers_card *card, const struct ledger_entry *entry)
 {
-    uint64_t kept = entry->min < entry->job_max ? entry->min : entry->job_max;
+    uint64_t kept = sums_smaller(entry->min, entry->job_max);
 
     for (int i = 0; i < card->count; i++) {
         const struct ledger_entry *other = &card->processes[i].entry;
 
         if (other == entry || same_job(entry, other))
-            kept -= other->used < kept ? other->used : kept;
+            kept = sums_minus(kept, other->used);
     }
     return kept;
 }

@@ -3,6 +3,7 @@
 
 #include "tools/gpucap/cli.h"
 #include "interpose/base/clock.h"
+#include "interpose/base/sums.h"
 #include "tools/gpucap/who.h"
 #include "tools/gpucap/words.h"
 
@@ -136,11 +137,6 @@ static int by_job(const void *a, const void *b)
     return order ? order : (x->entry.pid > y->entry.pid) - (x->entry.pid < y->entry.pid);
 }
 
-static uint64_t add(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
 {
     struct ledger_totals totals;
@@ -161,8 +157,8 @@ static void read_card(const struct ledgers *ledgers, struct ledgers_card *card)
         who_command(process->entry.pid, process->entry.uid, process->entry.command, process->command,
                     sizeof(process->command));
         words_clean(process->entry.command); /* now that it has been compared */
-        card->managed = add(card->managed, process->entry.used);
-        card->idle = add(card->idle, process->entry.cached);
+        card->managed = sums_add(card->managed, process->entry.used);
+        card->idle = sums_add(card->idle, process->entry.cached);
         card->count++;
     }
     qsort(card->processes, (size_t)card->count, sizeof(*card->processes), by_job);
@@ -284,7 +280,7 @@ uint64_t ledgers_limit(const struct ledgers_process *process)
 {
     const struct ledger_entry *entry = &process->entry;
 
-    return entry->limit < entry->job_max ? entry->limit : entry->job_max;
+    return sums_smaller(entry->limit, entry->job_max);
 }
 
 bool ledgers_has_own_limit(const struct ledgers_process *process)
