@@ -4,7 +4,6 @@
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "interpose/settings/options.h"
-#include "tools/gpucap/lines.h"
 #include "tools/gpucap/manual.h"
 #include "tools/gpucap/place.h"
 
@@ -22,12 +21,6 @@ int cmd_version(const struct arguments *arguments)
     return 0;
 }
 
-/* Prints text from column `indent` on. */
-static void print_wrapped(const char *text, int indent)
-{
-    lines_text(printf("%*s", indent, ""), indent, text);
-}
-
 static void help_settings(void)
 {
     char form[FORM_MAX + OPTIONS_VALUE_MAX];
@@ -36,9 +29,9 @@ static void help_settings(void)
         const struct options_entry *option = &options_table[id];
 
         printf("  --%s=VALUE (%s, default: %s)\n", option->name, option->variable, option->standard);
-        print_wrapped(option->help, NAME_COLUMN + 2);
+        manual_wrapped(stdout, 0, NAME_COLUMN + 2, option->help);
         snprintf(form, sizeof(form), "VALUE: %s", option->form);
-        print_wrapped(form, NAME_COLUMN + 2);
+        manual_wrapped(stdout, 0, NAME_COLUMN + 2, form);
     }
 }
 
@@ -59,7 +52,7 @@ static void help_options(const struct cli_option *options)
 
     for (; options && options->name; options++) {
         printf("  %s\n", option_form(options, form));
-        print_wrapped(options->help, NAME_COLUMN + 2);
+        manual_wrapped(stdout, 0, NAME_COLUMN + 2, options->help);
     }
 }
 
@@ -80,11 +73,11 @@ static void help_run(const struct cli_command *command)
     puts("\noptions on the command line alone:");
     help_options(command->options);
     putchar('\n');
-    print_wrapped("A value comes from the command line, else the variable, else ~/" OPTIONS_USER_FILE
-                  ", else " OPTIONS_ADMIN_FILE
-                  ". max in the last file is a ceiling for everyone; below a line "
-                  "[user NAME] or [group NAME] it is the ceiling for these people.",
-                  0);
+    manual_wrapped(stdout, 0, 0,
+                   "A value comes from the command line, else the variable, else ~/" OPTIONS_USER_FILE
+                   ", else " OPTIONS_ADMIN_FILE
+                   ". max in the last file is a ceiling for everyone; below a line "
+                   "[user NAME] or [group NAME] it is the ceiling for these people.");
 }
 
 int cli_help(const char *name)
@@ -97,10 +90,10 @@ int cli_help(const char *name)
         if (strcmp(command->name, name) != 0)
             continue;
         printf("usage: gpucap %s%s%s\n\n", name, *command->arguments ? " " : "", command->arguments);
-        print_wrapped(command->summary, 0);
+        manual_wrapped(stdout, 0, 0, command->summary);
         if (command->details) {
             putchar('\n');
-            print_wrapped(command->details, 0);
+            manual_wrapped(stdout, 0, 0, command->details);
         }
         if (command->settings)
             help_run(command);
