@@ -144,12 +144,6 @@ static bool find_symbol(const struct elfscan *scan, const char *wanted, Elf64_Sy
     return false;
 }
 
-bool elfscan_defines(const struct elfscan *scan, const char *name)
-{
-    Elf64_Sym symbol;
-    return find_symbol(scan, name, &symbol);
-}
-
 /* Writes the offset of an address in the file. Returns false if no segment of the file contains it. */
 static bool file_offset(const struct elfscan *scan, uint64_t address, uint64_t *offset)
 {

@@ -27,7 +27,6 @@ int elfscan_parse(struct elfscan *scan, const void *bytes, size_t count);
 void elfscan_close(struct elfscan *scan);
 
 void elfscan_defined(const struct elfscan *scan, elfscan_visit *visit, void *arg);
-bool elfscan_defines(const struct elfscan *scan, const char *name);
 /* Copies the text that a data symbol holds. Returns false if there is no such symbol, it holds no text, or
  * `size` is too small. */
 bool elfscan_read_string(const struct elfscan *scan, const char *name, char *text, size_t size);
