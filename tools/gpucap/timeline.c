@@ -73,7 +73,8 @@ static void add_block(struct builder *builder, const struct recording_event *eve
 
     if (event->bytes > RECORDING_BYTES_MAX - builder->state.live || timeline->block_count >= UINT32_MAX)
         return; /* the sum would be invalid */
-    timeline->lost += end_block(builder, event);
+    /* An earlier block there ends now: its release is missing. */
+    end_block(builder, event);
     struct timeline_block *block = recording_room((void **)&timeline->blocks, timeline->block_count,
                                                   &timeline->block_room, sizeof(*block));
     if (!block || table_prepare(&builder->map, &of_live, 1)) {
@@ -393,9 +394,8 @@ size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timel
 
         if (step->change > TIMELINE_FREE || !counts_here(&timeline->blocks[step->block]))
             continue;
-        struct timeline_share *share = &all[id_of(&timeline->blocks[step->block], by)];
-        share->bytes += step->change == TIMELINE_ALLOC ? step->value : -step->value;
-        share->blocks += step->change == TIMELINE_ALLOC ? 1U : -1U;
+        all[id_of(&timeline->blocks[step->block], by)].bytes +=
+            step->change == TIMELINE_ALLOC ? step->value : -step->value;
     }
     for (size_t id = 0; id <= last; id++) {
         if (!all[id].bytes)

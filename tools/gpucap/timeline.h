@@ -62,7 +62,6 @@ struct timeline {
     size_t live_peak;   /* the same for what was live */
     uint64_t unmatched; /* releases of blocks that were allocated before the recording began */
     bool measured;      /* the driver's figure for the process is known, from NVML */
-    uint64_t lost;      /* blocks whose release is missing */
 };
 
 /* Writes the devices of the events, ascending. Returns their number, at most `room`. */
@@ -94,7 +93,6 @@ enum timeline_by { TIMELINE_BY_OWNER, TIMELINE_BY_KIND, TIMELINE_BY_TAG };
 
 struct timeline_share {
     uint16_t id; /* of the owner, kind or tag */
-    uint32_t blocks;
     uint64_t bytes;
 };
 
