@@ -43,7 +43,7 @@ static void describe_groups(struct trace *trace, const struct timeline *timeline
         return;
     }
     for (size_t i = 0; i < timeline->block_count; i++) {
-        const uint16_t id = by == TIMELINE_BY_OWNER ? timeline->blocks[i].owner : timeline->blocks[i].tag;
+        const uint16_t id = timeline_id(&timeline->blocks[i], by);
 
         if (!seen[id] && (id || by == TIMELINE_BY_OWNER))
             describe_counter(trace, first + id, before, timeline_name(timeline->recording, by, id));

@@ -8,11 +8,6 @@
 #define OTHERS  (COLUMNS_NAMED + 1)
 #define UNNAMED (COLUMNS_NAMED + 2)
 
-static uint16_t id_of(const struct timeline_block *block, enum timeline_by by)
-{
-    return by == TIMELINE_BY_OWNER ? block->owner : by == TIMELINE_BY_TAG ? block->tag : block->kind;
-}
-
 struct ids {
     uint16_t ids[COLUMNS_NAMED];
     size_t count;
@@ -37,7 +32,7 @@ static void choose_groups(struct columns *columns, const struct timeline *timeli
 
 static size_t group_of(const struct ids *ids, const struct timeline_block *block)
 {
-    const uint16_t id = id_of(block, ids->by);
+    const uint16_t id = timeline_id(block, ids->by);
 
     for (size_t i = 0; i < ids->count; i++) {
         if (ids->ids[i] == id)

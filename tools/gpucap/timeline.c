@@ -363,7 +363,7 @@ uint64_t timeline_used(const struct timeline_state *state)
 
 /* ---- who holds it ---- */
 
-static uint16_t id_of(const struct timeline_block *block, enum timeline_by by)
+uint16_t timeline_id(const struct timeline_block *block, enum timeline_by by)
 {
     return by == TIMELINE_BY_OWNER ? block->owner : by == TIMELINE_BY_TAG ? block->tag : block->kind;
 }
@@ -383,7 +383,7 @@ size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timel
     size_t last = 0, count = 0;
 
     for (size_t i = 0; i < timeline->block_count; i++)
-        last = id_of(&timeline->blocks[i], by) > last ? id_of(&timeline->blocks[i], by) : last;
+        last = timeline_id(&timeline->blocks[i], by) > last ? timeline_id(&timeline->blocks[i], by) : last;
     struct timeline_share *all = calloc(last + 1, sizeof(*all));
 
     *shares = all;
@@ -394,7 +394,7 @@ size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timel
 
         if (step->change > TIMELINE_FREE || !counts_here(&timeline->blocks[step->block]))
             continue;
-        all[id_of(&timeline->blocks[step->block], by)].bytes +=
+        all[timeline_id(&timeline->blocks[step->block], by)].bytes +=
             step->change == TIMELINE_ALLOC ? step->value : -step->value;
     }
     for (size_t id = 0; id <= last; id++) {

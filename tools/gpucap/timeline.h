@@ -96,6 +96,9 @@ struct timeline_share {
     uint64_t bytes;
 };
 
+/* Returns the owner, kind or tag of a block. */
+uint16_t timeline_id(const struct timeline_block *block, enum timeline_by by);
+
 /* Computes the live bytes after `steps` steps, largest first. Returns the number of shares, written to a new
  * array in *shares, which the caller frees; 0 also without memory. */
 size_t timeline_shares(const struct timeline *timeline, size_t steps, enum timeline_by by,
