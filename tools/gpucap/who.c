@@ -2,9 +2,9 @@
 #include "tools/gpucap/who.h"
 
 #include "interpose/account/ledger.h"
+#include "interpose/base/files.h"
 #include "tools/gpucap/words.h"
 
-#include <fcntl.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,11 +59,7 @@ static bool read_command(pid_t pid, char *command, size_t size)
     char path[PATH_ROOM];
 
     snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    const ssize_t length = read(fd, command, size - 1);
-    close(fd);
+    const ssize_t length = files_read(path, command, size - 1);
     if (length <= 0)
         return false;
     command[length] = '\0';
