@@ -44,12 +44,9 @@ static const char *resolve_cuda(void *library, struct cuda_calls *cuda)
 
 static void format_uuid(const CUuuid *uuid, char *text, size_t size)
 {
-    static const int dash_before[] = {4, 6, 8, 10}; /* bytes, as every tool of the vendor prints it */
     size_t used = (size_t)snprintf(text, size, "GPU-");
-    int next = 0;
     for (int i = 0; i < UUID_BYTES; i++) {
-        bool dash = next < 4 && dash_before[next] == i;
-        next += dash;
+        const bool dash = i == 4 || i == 6 || i == 8 || i == 10; /* as every tool of the vendor prints it */
         used += (size_t)snprintf(text + used, size - used, "%s%02x", dash ? "-" : "",
                                  (unsigned)(unsigned char)uuid->bytes[i]);
     }
