@@ -22,6 +22,17 @@ static int own_folder(char *folder, size_t size)
     return 0;
 }
 
+/* Writes the path of a file without links. */
+static int resolve(const char *file, char *path, size_t size)
+{
+    char *real = realpath(file, NULL);
+    if (!real)
+        return -errno;
+    int length = snprintf(path, size, "%s", real);
+    free(real);
+    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
 /* The first of the candidates under the executable's folder that holds the file named probe. */
 static int find_beside(const char *const *candidates, const char *probe, char *path, size_t size)
 {
@@ -34,13 +45,8 @@ static int find_beside(const char *const *candidates, const char *probe, char *p
         int length = snprintf(file, sizeof(file), "%s/%s%s", folder, *candidates, probe);
         if (length < 0 || (size_t)length >= sizeof(file) || access(file, F_OK) != 0)
             continue;
-        char *real = realpath(file, NULL);
-        if (!real)
-            return -errno;
         /* The sim's libcuda.so.1 may be a link to a versioned name; its folder is the same. */
-        length = snprintf(path, size, "%s", real);
-        free(real);
-        return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+        return resolve(file, path, size);
     }
     return -ENOENT;
 }
@@ -57,12 +63,7 @@ int place_library(char *path, size_t size)
     const char *given = getenv(PLACE_LIBRARY_ENV);
     if (!given || !*given)
         return find_beside(library_folders, PLACE_LIBRARY_NAME, path, size);
-    char *real = realpath(given, NULL);
-    if (!real)
-        return -errno;
-    int length = snprintf(path, size, "%s", real);
-    free(real);
-    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+    return resolve(given, path, size);
 }
 
 int place_sim(char *path, size_t size)
