@@ -38,8 +38,7 @@ int ask_process(struct ledgers *ledgers, const char *command, const char *word, 
     if (!*word || word[strspn(word, "0123456789")])
         return cli_fail("%s needs a process id, and '%s' is not one; `gpucap ps%s` lists them", command, word,
                         ledgers->option);
-    if (!ledgers_choose(ledgers, word))
-        return look_absent(command, ledgers, word);
+    ledgers_choose(ledgers, word);
     const struct ledgers_process *process = chosen(ledgers, &card);
     if (!process)
         return look_absent(command, ledgers, word);
