@@ -5,7 +5,6 @@
 #include "tools/gpucap/look.h"
 #include "tools/gpucap/steer.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #define NAMES_MAX 64 /* of jobs that a mistyped name is compared with */

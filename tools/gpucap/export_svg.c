@@ -6,6 +6,8 @@
 #include "tools/gpucap/recording_words.h"
 #include "tools/gpucap/words.h"
 
+#include <string.h>
+
 #define WIDTH  960
 #define LEFT   76
 #define RIGHT  16
@@ -129,12 +131,9 @@ static void write_legend(const struct panel *panel)
         refused = refused || panel->columns->columns[i].refusals;
     for (int g = 0; g < ITEMS; g++) {
         const char *name = g < IDLE ? panel->columns->names[g] : g == IDLE ? "idle in pools" : "refused";
-        size_t length = 0;
-
         if (!name || (g < IDLE && !panel->columns->most[g]) || (g == REFUSED && !refused))
             continue;
-        while (name[length])
-            length++;
+        const size_t length = strlen(name);
         if (x + 16 + (double)length * LETTER > WIDTH) {
             x = LEFT;
             y += 18;
