@@ -3,7 +3,6 @@
 #ifndef HARNESS_CUDA_DEVICE_H
 #define HARNESS_CUDA_DEVICE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <cuda_runtime_api.h>
 

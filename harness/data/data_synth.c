@@ -5,7 +5,6 @@
 #include "harness/data/dataset_source.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     DEFAULT_CLASSES = 10,

@@ -2,7 +2,6 @@
 #include "harness/data/pipeline_state.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

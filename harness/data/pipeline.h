@@ -8,7 +8,6 @@
 #ifndef HARNESS_PIPELINE_H
 #define HARNESS_PIPELINE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

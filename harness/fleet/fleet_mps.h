@@ -4,8 +4,6 @@
 #ifndef HARNESS_FLEET_MPS_H
 #define HARNESS_FLEET_MPS_H
 
-#include <stdbool.h>
-
 /* Returns why MPS cannot be used here, or NULL if it may work. */
 const char *fleet_mps_missing(void);
 

@@ -5,8 +5,6 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* Sets `path` to a file beside this executable. Returns false if there is none. */
 bool fleet_beside(const char *name, char path[PATH_MAX]);

@@ -2,7 +2,6 @@
 #include "harness/fleet/fleet_report.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "harness/fleet/fleet_show.h"
 

@@ -4,7 +4,6 @@
 #include "harness/memory/caching_allocator.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #define MIB ((size_t)1 << 20)

@@ -1,8 +1,6 @@
 /* Tensors over a supply: their holders, the bytes of each kind, and the message when there is no memory. */
 #include "harness/memory/mem.h"
 
-#include <string.h>
-
 static const char *const kind_names[] = {
 #define MEM_KIND_NAME(kind, name) name,
     MEM_KINDS(MEM_KIND_NAME)

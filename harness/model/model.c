@@ -2,7 +2,6 @@
 #include "harness/model/model.h"
 
 #include <limits.h>
-#include <string.h>
 
 int model_rows(const struct model *model, const struct value *value)
 {

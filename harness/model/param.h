@@ -8,7 +8,6 @@
 #define HARNESS_PARAM_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "harness/base/cuda_device.h"
 #include "harness/memory/mem.h"

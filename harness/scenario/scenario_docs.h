@@ -5,7 +5,6 @@
 #define HARNESS_SCENARIO_DOCS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "harness/scenario/scenario.h"

@@ -2,7 +2,6 @@
 #include "harness/scenario/scenario.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "harness/fleet/fleet_budget.h"
 #include "harness/fleet/fleet_mps.h"

@@ -4,8 +4,6 @@
 #ifndef HARNESS_SCENARIO_RESULTS_H
 #define HARNESS_SCENARIO_RESULTS_H
 
-#include <stddef.h>
-
 #include "harness/scenario/scenario_docs.h"
 
 /* Checks beforehand, as far as possible, that results_save can write `path`. Returns 0 or a negative errno.

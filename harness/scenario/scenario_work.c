@@ -1,8 +1,6 @@
 /* scenario_work: the trainings that the scenarios run. See scenario_work.h. */
 #include "harness/scenario/scenario_work.h"
 
-#include <stddef.h>
-
 #include "harness/scenario/scenario.h"
 
 enum { SIMULATED, GPU, TINY, PLACES };

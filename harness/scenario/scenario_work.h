@@ -3,8 +3,6 @@
 #ifndef HARNESS_SCENARIO_WORK_H
 #define HARNESS_SCENARIO_WORK_H
 
-#include <stdbool.h>
-
 struct scenario;
 
 /* Arguments of `train`, ended by NULL. */

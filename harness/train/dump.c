@@ -2,7 +2,6 @@
 #include "harness/train/dump.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "harness/train/tensor_file.h"
 

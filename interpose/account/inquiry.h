@@ -8,7 +8,6 @@
 #define GPUCAP_INQUIRY_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 
 #define INQUIRY_QUESTION 2048  /* bytes, terminated */

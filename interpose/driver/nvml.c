@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "interpose/base/clock.h"
 #include "interpose/driver/real.h"

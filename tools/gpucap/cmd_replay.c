@@ -9,7 +9,6 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -12,7 +12,6 @@
 #include "tools/gpucap/words.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define HOLDERS 256 /* whose descriptions are remembered; those of more are written each time */
 

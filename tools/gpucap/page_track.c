@@ -19,7 +19,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define FIRST_FREE 6
 #define MARKS_MAX                                                                                            \

@@ -10,7 +10,6 @@
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define UUID_BYTES 16
 

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define LONG_PATH  22 /* beside it is no room for words */
 #define MIB        (UINT64_C(1) << 20)

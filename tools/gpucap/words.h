@@ -2,7 +2,6 @@
 #ifndef GPUCAP_WORDS_H
 #define GPUCAP_WORDS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #define WORDS_TEXT      24
