@@ -133,7 +133,7 @@ static void decode(struct decoder *decoder, struct image *image, const uint8_t *
     decoder->row = malloc((size_t)info->output_width * CMYK);
     if (!decoder->row ||
         image_shrink_begin(&decoder->shrink, info->output_height, info->output_width, image->h, image->w,
-                           IMAGE_CHANNELS, image->out, (size_t)image->max_w * IMAGE_CHANNELS)) {
+                           image->out, (size_t)image->max_w * IMAGE_CHANNELS)) {
         snprintf(decoder->message, IMAGE_MESSAGE, "no host memory to decode it");
         decoder->result = IMAGE_NO_MEMORY;
         longjmp(decoder->back, 1);

@@ -145,8 +145,8 @@ static void decode(struct decoder *decoder, struct image *image)
         png_error(png, "it is interlaced and too large to be held whole");
     image_shrink_fit(h, w, image->max_h, image->max_w, &image->h, &image->w);
     decoder->pixels = calloc(1, bytes);
-    if (!decoder->pixels || image_shrink_begin(&decoder->shrink, h, w, image->h, image->w, IMAGE_CHANNELS,
-                                               image->out, (size_t)image->max_w * IMAGE_CHANNELS))
+    if (!decoder->pixels || image_shrink_begin(&decoder->shrink, h, w, image->h, image->w, image->out,
+                                               (size_t)image->max_w * IMAGE_CHANNELS))
         png_error(png, "out of memory");
     read_rows(decoder, h, w, interlaced, passes);
     png_read_end(png, NULL);

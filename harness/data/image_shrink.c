@@ -9,7 +9,6 @@
 
 enum {
     RGB = 3,
-    MAX_CHANNELS = 4,
     BEYOND = 2 /* pixels after a row that are read with a weight of 0 */
 };
 
@@ -47,42 +46,41 @@ static void plan_row(struct image_shrink *shrink)
 }
 
 int image_shrink_begin(struct image_shrink *shrink, uint32_t in_h, uint32_t in_w, uint32_t out_h,
-                       uint32_t out_w, uint32_t channels, uint8_t *out, size_t stride)
+                       uint32_t out_w, uint8_t *out, size_t stride)
 {
     memset(shrink, 0, sizeof(*shrink));
     shrink->in_h = in_h;
     shrink->in_w = in_w;
     shrink->out_h = out_h;
     shrink->out_w = out_w;
-    shrink->channels = channels;
     shrink->out = out;
     shrink->stride = stride;
     if (in_h == out_h && in_w == out_w)
         return 0;
     shrink->span = malloc(out_w * sizeof(*shrink->span));
-    shrink->sum = calloc((size_t)(in_w + BEYOND) * channels, sizeof(*shrink->sum));
+    shrink->sum = calloc((size_t)(in_w + BEYOND) * RGB, sizeof(*shrink->sum));
     if (!shrink->span || !shrink->sum)
         return -1;
     plan_row(shrink);
     return 0;
 }
 
-/* The sums of one span, channel by channel; channels is a constant where this is called. */
+/* The sums of one span, colour by colour. */
 static inline void add_span(const struct image_shrink_span *span, const uint32_t *sums, uint32_t out_w,
-                            uint32_t channels, uint64_t total[MAX_CHANNELS])
+                            uint64_t total[RGB])
 {
-    const uint32_t *at = sums + (size_t)span->first * channels;
+    const uint32_t *at = sums + (size_t)span->first * RGB;
 
-    for (uint32_t c = 0; c < channels; c++)
+    for (int c = 0; c < RGB; c++)
         total[c] = (uint64_t)span->first_weight * at[c];
     for (uint32_t i = 0; i < span->whole; i++) {
-        at += channels;
-        for (uint32_t c = 0; c < channels; c++)
+        at += RGB;
+        for (int c = 0; c < RGB; c++)
             total[c] += (uint64_t)out_w * at[c];
     }
     if (span->last_weight) {
-        at += channels;
-        for (uint32_t c = 0; c < channels; c++)
+        at += RGB;
+        for (int c = 0; c < RGB; c++)
             total[c] += (uint64_t)span->last_weight * at[c];
     }
 }
@@ -90,17 +88,17 @@ static inline void add_span(const struct image_shrink_span *span, const uint32_t
 /* The same for a picture that shrinks by less than half, where a span is at most three pixels: without
  * branches, which would be mispredicted half of the time. */
 static inline void add_three(const struct image_shrink_span *span, const uint32_t *sums, uint32_t out_w,
-                             uint32_t channels, uint64_t total[MAX_CHANNELS])
+                             uint64_t total[RGB])
 {
-    const uint32_t *at = sums + (size_t)span->first * channels;
+    const uint32_t *at = sums + (size_t)span->first * RGB;
     uint32_t second = span->whole ? out_w : span->last_weight, third = span->whole ? span->last_weight : 0;
 
-    for (uint32_t c = 0; c < channels; c++)
-        total[c] = (uint64_t)span->first_weight * at[c] + (uint64_t)second * at[channels + c] +
-                   (uint64_t)third * at[2 * channels + c];
+    for (int c = 0; c < RGB; c++)
+        total[c] = (uint64_t)span->first_weight * at[c] + (uint64_t)second * at[RGB + c] +
+                   (uint64_t)third * at[2 * RGB + c];
 }
 
-static inline void narrow(struct image_shrink *shrink, uint32_t channels)
+static void narrow(const struct image_shrink *shrink)
 {
     /* Quotients are at least 2^-28 apart and below 2^8, so that a reciprocal that is too large by 2^-40 of
      * itself gives the whole part exactly, whatever the last bit of a product is. */
@@ -113,25 +111,22 @@ static inline void narrow(struct image_shrink *shrink, uint32_t channels)
     const struct image_shrink_span *restrict span = shrink->span;
     const uint32_t *restrict sums = shrink->sum;
 
-    for (uint32_t to = 0; to < out_w; to++, out += channels) {
-        uint64_t total[MAX_CHANNELS];
+    for (uint32_t to = 0; to < out_w; to++, out += RGB) {
+        uint64_t total[RGB];
 
         if (near)
-            add_three(&span[to], sums, out_w, channels, total);
+            add_three(&span[to], sums, out_w, total);
         else
-            add_span(&span[to], sums, out_w, channels, total);
-        for (uint32_t c = 0; c < channels; c++)
+            add_span(&span[to], sums, out_w, total);
+        for (int c = 0; c < RGB; c++)
             out[c] = (uint8_t)(int)((double)(total[c] + half) * reciprocal);
     }
 }
 
 static void finish_row(struct image_shrink *shrink)
 {
-    if (shrink->channels == RGB)
-        narrow(shrink, RGB);
-    else
-        narrow(shrink, shrink->channels);
-    memset(shrink->sum, 0, (size_t)shrink->in_w * shrink->channels * sizeof(*shrink->sum));
+    narrow(shrink);
+    memset(shrink->sum, 0, (size_t)shrink->in_w * RGB * sizeof(*shrink->sum));
     shrink->filled = 0;
     shrink->out_y++;
 }
@@ -144,7 +139,7 @@ static void add_row(uint32_t *restrict sum, const uint8_t *restrict pixels, size
 
 void image_shrink_row(struct image_shrink *shrink, const uint8_t *pixels)
 {
-    size_t count = (size_t)shrink->in_w * shrink->channels;
+    size_t count = (size_t)shrink->in_w * RGB;
     uint32_t left = shrink->out_h;
 
     if (shrink->in_y >= shrink->in_h)

@@ -284,8 +284,9 @@ static void test_other_files_are_named_as_such(void)
     TEST_ASSERT_NOT_NULL(strstr(message, "neither"));
 }
 
-/* What one pixel of the output should be: whole weights, and one division. */
-static uint8_t mean_of(const uint8_t *in, int in_h, int in_w, int out_h, int out_w, int oy, int ox)
+/* What one colour of a pixel of the output should be: whole weights, and one division. */
+static uint8_t mean_of(const uint8_t *in, int colour, int in_h, int in_w, int out_h, int out_w, int oy,
+                       int ox)
 {
     uint64_t sum = 0, area = (uint64_t)in_h * (uint64_t)in_w;
 
@@ -298,7 +299,8 @@ static uint8_t mean_of(const uint8_t *in, int in_h, int in_w, int out_h, int out
             int right = (x + 1) * out_w < (ox + 1) * in_w ? (x + 1) * out_w : (ox + 1) * in_w;
 
             if (left < right)
-                sum += (uint64_t)(bottom - top) * (uint64_t)(right - left) * in[y * in_w + x];
+                sum += (uint64_t)(bottom - top) * (uint64_t)(right - left) *
+                       in[(y * in_w + x) * IMAGE_CHANNELS + colour];
         }
     }
     return (uint8_t)((sum + area / 2) / area);
@@ -309,27 +311,28 @@ static void test_shrinking_is_the_mean_over_the_area(void)
     static const int sizes[][4] = {{7, 11, 3, 4},    {7, 11, 7, 10},  {12, 8, 6, 4},    {9, 30, 9, 7},
                                    {30, 9, 4, 9},    {2, 2, 1, 1},    {33, 64, 32, 33}, {5, 40, 1, 1},
                                    {40, 41, 39, 40}, {24, 50, 12, 26}};
-    uint8_t in[50 * 50], result[50 * 50];
+    uint8_t in[50 * 50 * IMAGE_CHANNELS], result[sizeof(in)];
     uint64_t state = 5;
 
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         int in_h = sizes[s][0], in_w = sizes[s][1], out_h = sizes[s][2], out_w = sizes[s][3];
         struct image_shrink shrink;
 
-        TEST_ASSERT_TRUE(in_h * in_w <= (int)sizeof(in));
-        for (int i = 0; i < in_h * in_w; i++) {
+        TEST_ASSERT_TRUE(in_h * in_w * IMAGE_CHANNELS <= (int)sizeof(in));
+        for (int i = 0; i < in_h * in_w * IMAGE_CHANNELS; i++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             in[i] = (uint8_t)(state >> 56);
         }
         TEST_ASSERT_EQUAL_INT(0, image_shrink_begin(&shrink, (uint32_t)in_h, (uint32_t)in_w, (uint32_t)out_h,
-                                                    (uint32_t)out_w, 1, result, (size_t)out_w));
+                                                    (uint32_t)out_w, result, (size_t)out_w * IMAGE_CHANNELS));
         for (int y = 0; y < in_h; y++)
-            image_shrink_row(&shrink, in + y * in_w);
+            image_shrink_row(&shrink, in + y * in_w * IMAGE_CHANNELS);
         image_shrink_end(&shrink);
         for (int oy = 0; oy < out_h; oy++) {
-            for (int ox = 0; ox < out_w; ox++)
-                TEST_ASSERT_EQUAL_UINT8(mean_of(in, in_h, in_w, out_h, out_w, oy, ox),
-                                        result[oy * out_w + ox]);
+            for (int i = 0; i < out_w * IMAGE_CHANNELS; i++)
+                TEST_ASSERT_EQUAL_UINT8(
+                    mean_of(in, i % IMAGE_CHANNELS, in_h, in_w, out_h, out_w, oy, i / IMAGE_CHANNELS),
+                    result[oy * out_w * IMAGE_CHANNELS + i]);
         }
     }
 }
