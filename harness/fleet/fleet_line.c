@@ -108,34 +108,14 @@ bool fleet_line_progress(const char *line, struct fleet_progress *progress)
     return found;
 }
 
-static const char *find_value(const char *line, const char *key)
-{
-    const size_t length = strlen(key);
-
-    for (const char *word = line + strspn(line, " "); *word; word = next_word(word)) {
-        if (strncmp(word, key, length) == 0 && word[length] == '=')
-            return word + length + 1;
-    }
-    return NULL;
-}
-
-bool fleet_line_value(const char *line, const char *key, char *value, size_t size)
-{
-    const char *found = find_value(line, key);
-    const size_t length = found ? strcspn(found, " ") : 0;
-
-    value[0] = '\0';
-    if (!found || length >= size)
-        return false;
-    memcpy(value, found, length);
-    value[length] = '\0';
-    return true;
-}
-
 double fleet_line_number(const char *line, const char *key, double missing)
 {
-    const char *found = find_value(line, key);
+    const size_t length = strlen(key);
     double number;
 
-    return found && read_number(found, &number) ? number : missing;
+    for (const char *word = line + strspn(line, " "); *word; word = next_word(word)) {
+        if (starts_with(word, key) && word[length] == '=')
+            return read_number(word + length + 1, &number) ? number : missing;
+    }
+    return missing;
 }

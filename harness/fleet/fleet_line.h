@@ -34,11 +34,8 @@ struct fleet_progress {
  * nothing if the line has no step. */
 bool fleet_line_progress(const char *line, struct fleet_progress *progress);
 
-/* Copies the value of the line's first word "key=value". Returns false and an empty text if there is none
- * or it does not fit. */
-bool fleet_line_value(const char *line, const char *key, char *value, size_t size);
-
-/* The same as a number. Returns `missing` if there is none or it is not finite. */
+/* Returns the number in the line's first word "key=number", or `missing` if there is none or it is not
+ * finite. */
 double fleet_line_number(const char *line, const char *key, double missing);
 
 #endif
