@@ -33,14 +33,10 @@ bool gate_pass(struct gate *gate)
     return good;
 }
 
-bool gate_break(struct gate *gate)
+void gate_break(struct gate *gate)
 {
-    bool first;
-
     pthread_mutex_lock(&gate->lock);
-    first = !gate->broken;
     gate->broken = true;
     pthread_cond_broadcast(&gate->opened);
     pthread_mutex_unlock(&gate->lock);
-    return first;
 }

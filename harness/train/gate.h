@@ -21,7 +21,7 @@ void gate_close(struct gate *gate);
 /* Waits for all members. Returns false if the gate is broken. */
 bool gate_pass(struct gate *gate);
 
-/* Breaks the gate: every waiting and later gate_pass returns false. Returns true for the first caller. */
-bool gate_break(struct gate *gate);
+/* Breaks the gate: every waiting and later gate_pass returns false. */
+void gate_break(struct gate *gate);
 
 #endif
