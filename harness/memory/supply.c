@@ -154,12 +154,12 @@ enum status supply_open(struct supply *supply, enum alloc_mode mode, double frac
     return STATUS_OK;
 }
 
-enum status supply_close(struct supply *supply)
+void supply_close(struct supply *supply)
 {
     cudaError_t error = cudaSuccess;
 
     if (!supply->budget)
-        return STATUS_OK;
+        return;
     if (supply->cache)
         error = caching_allocator_close(supply->cache);
     if (supply->base)
@@ -169,7 +169,7 @@ enum status supply_close(struct supply *supply)
     arena_close(&supply->arena);
     pthread_mutex_destroy(&supply->lock);
     memset(supply, 0, sizeof(*supply));
-    return cuda_device_status(error, "giving memory back to the device");
+    cuda_device_status(error, "giving memory back to the device");
 }
 
 /* Makes the stream wait for the work queued so far on all other streams of this supply. */

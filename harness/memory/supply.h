@@ -43,8 +43,9 @@ struct supply {
 /* Arena mode takes `fraction` of the free memory that cudaMemGetInfo reports. Other modes ignore it. */
 enum status supply_open(struct supply *supply, enum alloc_mode mode, double fraction, struct budget *budget);
 
-/* Every tensor must have been dropped before. Accepts a zeroed supply that was never opened. */
-enum status supply_close(struct supply *supply);
+/* Every tensor must have been dropped before. Accepts a zeroed supply that was never opened. Prints a message
+ * if memory cannot be given back. */
+void supply_close(struct supply *supply);
 
 /* Takes memory that work on `stream` may use at once. Returns STATUS_NO_MEMORY without a message and with
  * CUDA's error cleared: the caller may try a smaller size. */
