@@ -93,7 +93,7 @@ struct scenario_outcome {
     enum fleet_end end;
     char ending[96];
     char reason[256];
-    double step_ms, samples_per_s, loss, seconds;
+    double step_ms, samples_per_s, seconds;
     uint64_t batch, accumulate; /* from the result line; 0: unknown */
     uint64_t peak;              /* device memory by NVML, context included */
     uint64_t peak_bytes;        /* device memory by the training's own count */

@@ -178,7 +178,6 @@ static void judge(const struct fleet_member *member, struct scenario_outcome *ou
     snprintf(outcome->reason, sizeof(outcome->reason), "%.250s", member->reason);
     outcome->step_ms = fleet_member_step_ms(member);
     outcome->samples_per_s = fleet_line_number(pair ? pair : member->result, "samples_per_s", NAN);
-    outcome->loss = fleet_line_number(member->result, "loss_last", NAN);
     outcome->seconds = fleet_member_seconds(member);
     outcome->batch = whole_number(member->result, "batch");
     outcome->accumulate = whole_number(member->result, "accumulate");
