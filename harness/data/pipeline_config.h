@@ -17,7 +17,6 @@ enum pipeline_prepare { PREPARE_GPU, PREPARE_CPU };
 /* A batch, in one block of memory. Members that do not apply are NULL. */
 struct batch {
     uint64_t number; /* count of this pipeline's batches, from 0 */
-    uint64_t epoch;  /* of its first sample */
     size_t count;    /* samples; fewer than configured only at the end of a single pass */
     uint8_t *bytes;  /* PREPARE_GPU: [count][raw_h][raw_w][c], each at a multiple of `stride` */
     size_t stride;
