@@ -250,8 +250,6 @@ enum status mapper_make(struct mapper *mapper, struct mapper_scratch *scratch, u
     uint64_t index = shuffle_sample(seed, epoch, number % mapper->count, mapper->count, mapper->shuffle);
     struct rng rng = rng_derive(seed ^ sample_salt, number);
 
-    if (!target->decoded)
-        atomic_fetch_add_explicit(&mapper->made, 1, memory_order_relaxed);
     if (is_picture(mapper))
         return make_picture(mapper, scratch, index, rng, target);
     if (spec->kind == DATA_TOKENS) {

@@ -20,7 +20,6 @@ struct mapper {
     struct sample_cache *cache;
     _Atomic uint8_t *bad; /* a bit per sample, set if it cannot be read; NULL: all can */
     _Atomic uint64_t corrupt;
-    _Atomic uint64_t made;
 };
 
 /* A thread's own buffers. Zeroed at first. */

@@ -284,19 +284,10 @@ enum status pipeline_seek(struct pipeline *pipeline, const struct pipeline_posit
 
 void pipeline_get_stats(struct pipeline *pipeline, struct pipeline_stats *stats)
 {
-    struct mapper *mapper = &pipeline->mapper;
-
     pthread_mutex_lock(&pipeline->lock);
     *stats = (struct pipeline_stats){
-        .batches = pipeline->numbers,
-        .samples = atomic_load_explicit(&mapper->made, memory_order_relaxed),
-        .corrupt = atomic_load_explicit(&mapper->corrupt, memory_order_relaxed),
-        .cache_hits = sample_cache_hits(mapper->cache),
-        .cache_bytes = sample_cache_bytes(mapper->cache),
-        .buffer_bytes = pipeline->block_bytes * (size_t)pipeline->slot_count,
-        .workers = pipeline->worker_count,
+        .corrupt = atomic_load_explicit(&pipeline->mapper.corrupt, memory_order_relaxed),
         .slots = pipeline->slot_count,
-        .prefetch = pipeline->slot_count > CONSUMER_SLOTS ? pipeline->slot_count - CONSUMER_SLOTS : 1,
         .wait_seconds = pipeline->wait_seconds,
     };
     pthread_mutex_unlock(&pipeline->lock);

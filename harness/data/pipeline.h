@@ -22,13 +22,7 @@ struct pipeline_position {
 };
 
 struct pipeline_stats {
-    uint64_t batches; /* returned by pipeline_next */
-    uint64_t samples; /* made */
-    uint64_t corrupt; /* files or records skipped, each counted once */
-    uint64_t cache_hits;
-    size_t cache_bytes;
-    size_t buffer_bytes; /* size of all batch buffers */
-    int workers, prefetch;
+    uint64_t corrupt;    /* files or records skipped, each counted once */
     int slots;           /* batch buffers */
     double wait_seconds; /* that pipeline_next waited for data */
 };

@@ -15,7 +15,6 @@ struct sample_cache {
     size_t budget;
     uint64_t count;
     atomic_size_t bytes;
-    _Atomic uint64_t hits;
     _Atomic(struct entry *) entry[];
 };
 
@@ -60,7 +59,6 @@ bool sample_cache_get(struct sample_cache *cache, uint64_t index, size_t stride,
     *sample->labels = entry->label;
     sample->h = entry->h;
     sample->w = entry->w;
-    atomic_fetch_add_explicit(&cache->hits, 1, memory_order_relaxed);
     return true;
 }
 
@@ -88,14 +86,4 @@ void sample_cache_put(struct sample_cache *cache, uint64_t index, size_t stride,
         free(entry); /* another worker was first */
         atomic_fetch_sub_explicit(&cache->bytes, bytes, memory_order_relaxed);
     }
-}
-
-size_t sample_cache_bytes(const struct sample_cache *cache)
-{
-    return cache ? atomic_load_explicit(&cache->bytes, memory_order_relaxed) : 0;
-}
-
-uint64_t sample_cache_hits(const struct sample_cache *cache)
-{
-    return cache ? atomic_load_explicit(&cache->hits, memory_order_relaxed) : 0;
 }

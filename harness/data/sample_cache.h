@@ -24,7 +24,4 @@ bool sample_cache_get(struct sample_cache *cache, uint64_t index, size_t stride,
 void sample_cache_put(struct sample_cache *cache, uint64_t index, size_t stride, int channels,
                       const struct sample *sample);
 
-size_t sample_cache_bytes(const struct sample_cache *cache);
-uint64_t sample_cache_hits(const struct sample_cache *cache);
-
 #endif
