@@ -165,7 +165,7 @@ static struct slot *next_slot(struct pipeline *pipeline, bool *all_out)
         struct slot *slot = &pipeline->slot[i];
         bool over = slot->state == SLOT_READY || (slot->state == SLOT_FILLING && slot->status);
 
-        if (over && slot->batch.number == pipeline->taken)
+        if (over && slot->number == pipeline->taken)
             return slot;
         held += slot->state == SLOT_TAKEN;
     }
@@ -210,7 +210,6 @@ enum status pipeline_next(struct pipeline *pipeline, struct batch **out)
         status = wait_for_slot(pipeline, &slot);
     if (!status && slot) {
         slot->state = SLOT_TAKEN;
-        slot->batch.number = pipeline->numbers++;
         pipeline->taken++;
         *out = &slot->batch;
     }

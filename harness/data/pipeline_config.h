@@ -16,9 +16,8 @@ enum pipeline_prepare { PREPARE_GPU, PREPARE_CPU };
 
 /* A batch, in one block of memory. Members that do not apply are NULL. */
 struct batch {
-    uint64_t number; /* count of this pipeline's batches, from 0 */
-    size_t count;    /* samples; fewer than configured only at the end of a single pass */
-    uint8_t *bytes;  /* PREPARE_GPU: [count][raw_h][raw_w][c], each at a multiple of `stride` */
+    size_t count;   /* samples; fewer than configured only at the end of a single pass */
+    uint8_t *bytes; /* PREPARE_GPU: [count][raw_h][raw_w][c], each at a multiple of `stride` */
     size_t stride;
     struct coded_picture *coded;  /* [count]: which of them are JPEG files for the device to decode */
     struct ops_picture *pictures; /* [count], with `coded`: room for the decoder's table */

@@ -15,9 +15,10 @@ struct slot {
     struct batch batch; /* must be first: pipeline_release casts it to the slot */
     enum slot_state state;
     uint8_t *block;
-    uint64_t first; /* number of its first sample */
-    size_t handed;  /* samples assigned to workers */
-    size_t pending; /* samples not finished */
+    uint64_t number; /* of the batch, counted from the last seek */
+    uint64_t first;  /* number of its first sample */
+    size_t handed;   /* samples assigned to workers */
+    size_t pending;  /* samples not finished */
     enum status status;
 };
 
@@ -37,10 +38,9 @@ struct pipeline {
     pthread_cond_t ready; /* signalled when a batch is ready, or no worker is busy */
     /* under the lock: */
     uint64_t seed;
-    uint64_t base;    /* position of the first batch since the last seek */
-    uint64_t begun;   /* batches begun since that seek */
-    uint64_t taken;   /* batches returned since that seek */
-    uint64_t numbers; /* batches returned since the pipeline was opened */
+    uint64_t base;  /* position of the first batch since the last seek */
+    uint64_t begun; /* batches begun since that seek */
+    uint64_t taken; /* batches returned since that seek */
     struct slot *filling;
     int busy; /* workers that are making samples */
     bool stop, pause;

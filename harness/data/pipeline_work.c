@@ -41,7 +41,7 @@ static struct slot *slot_to_fill(struct pipeline *pipeline)
         slot->pending = count;
         slot->status = STATUS_OK;
         slot->batch.count = count;
-        slot->batch.number = pipeline->begun++;
+        slot->number = pipeline->begun++;
         pipeline->filling = slot;
         return slot;
     }
