@@ -2,8 +2,9 @@
 #include "harness/data/pipeline_state.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "harness/base/now.h"
 
 enum {
     DEFAULT_PREFETCH = 2,
@@ -173,25 +174,17 @@ static struct slot *next_slot(struct pipeline *pipeline, bool *all_out)
     return NULL;
 }
 
-static double seconds_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 static enum status wait_for_slot(struct pipeline *pipeline, struct slot **out)
 {
     bool all_out = false;
     double start = 0.0;
 
     while (!(*out = next_slot(pipeline, &all_out)) && !all_out) {
-        start = start > 0.0 ? start : seconds_now();
+        start = start > 0.0 ? start : now_s();
         pthread_cond_wait(&pipeline->ready, &pipeline->lock);
     }
     if (start > 0.0)
-        pipeline->wait_seconds += seconds_now() - start;
+        pipeline->wait_seconds += now_s() - start;
     if (all_out)
         return status_fail(STATUS_FAILED, "all %d batches are out: one must be released before the next",
                            pipeline->slot_count);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "harness/base/now.h"
 #include "harness/train/session.h"
 
 struct half {
@@ -147,10 +148,10 @@ enum status pair_run(const struct train_options *options)
 
     for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++)
         status = open_half(&halves[i], options, i, &halves[0], &budget, &failed);
-    start = trainer_now();
+    start = now_s();
     if (!status)
         status = options->pair_mode == PAIR_THREADS ? run_threads(halves) : run_in_turn(halves);
-    seconds = trainer_now() - start;
+    seconds = now_s() - start;
     for (int i = 0; i < TRAIN_OPTIONS_PAIR && !status; i++) {
         status = trainer_validate(&halves[i].trainer, &halves[i].result.evaluation);
         if (!status)

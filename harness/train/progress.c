@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "harness/base/now.h"
 
 enum { LINE_BYTES = 512, DEFAULT_COLUMNS = 80 };
 
@@ -17,14 +18,6 @@ static const double terminal_seconds = 0.2, plain_seconds = 5.0, log_seconds = 1
 
 static FILE *log_file;
 static const char *log_path;
-
-static double now_s(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* Returns true if stderr is a terminal that can rewrite a line. */
 static bool is_terminal(void)
@@ -36,7 +29,7 @@ static bool is_terminal(void)
 
 void progress_open(struct progress *progress, bool quiet, bool shared, uint64_t every)
 {
-    double now = now_s(CLOCK_MONOTONIC);
+    double now = now_s();
 
     *progress = (struct progress){.on = !quiet,
                                   .terminal = !quiet && !shared && is_terminal(),
@@ -115,7 +108,7 @@ static void log_step(const struct progress_figures *figures)
 
 void progress_step(struct progress *progress, struct progress_figures *figures, uint64_t timed, bool must)
 {
-    double now = now_s(CLOCK_MONOTONIC);
+    double now = now_s();
     double wait = progress->terminal ? terminal_seconds : plain_seconds;
     double per_step = figures->per_s; /* samples or tokens of one step */
 
@@ -145,7 +138,7 @@ void progress_step(struct progress *progress, struct progress_figures *figures, 
 
 void progress_validating(struct progress *progress, uint64_t batch, uint64_t batches)
 {
-    double now = now_s(CLOCK_MONOTONIC);
+    double now = now_s();
     char line[LINE_BYTES];
 
     if (!progress->on || now - progress->printed < (progress->terminal ? terminal_seconds : plain_seconds))
@@ -221,5 +214,5 @@ void progress_log(const char *event, const char *format, ...)
     va_start(list, format);
     vsnprintf(line, sizeof(line), format, list);
     va_end(list);
-    fprintf(log_file, "{\"event\":\"%s\",\"time\":%.3f%s}\n", event, now_s(CLOCK_REALTIME), line);
+    fprintf(log_file, "{\"event\":\"%s\",\"time\":%.3f%s}\n", event, now_by(CLOCK_REALTIME), line);
 }

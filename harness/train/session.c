@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/base/card_peak.h"
+#include "harness/base/now.h"
 #include "harness/train/checkpoint.h"
 #include "harness/train/option_notes.h"
 #include "harness/train/progress.h"
@@ -177,7 +178,7 @@ static void note_validation(const struct trainer *trainer)
 enum status session_run(struct trainer *trainer, struct session_result *result)
 {
     const struct train_options *options = &trainer->options;
-    double start = trainer_now();
+    double start = now_s();
     enum status status = STATUS_OK;
 
     if (options->load_weights)
@@ -216,6 +217,6 @@ enum status session_run(struct trainer *trainer, struct session_result *result)
     if (!status)
         session_read_result(trainer, result);
     if (!status && trainer->progress.terminal)
-        session_print_summary(stderr, result, trainer_now() - start);
+        session_print_summary(stderr, result, now_s() - start);
     return status;
 }

@@ -3,18 +3,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "harness/model/flops.h"
 #include "harness/train/checkpoint.h"
-
-double trainer_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* ---- opening ---- */
 

@@ -202,7 +202,4 @@ double trainer_samples_per_s(const struct trainer *trainer);
 /* Returns the floating point operations per second that the model needed in the timed steps (flops.h). */
 double trainer_flops_per_s(const struct trainer *trainer);
 
-/* Returns host seconds. */
-double trainer_now(void);
-
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "harness/base/card_peak.h"
+#include "harness/base/now.h"
 
 static const double report_seconds = 0.1; /* between two reports, so that a bad step is soon noticed */
 
@@ -18,7 +19,7 @@ bool trainer_reports_now(const struct trainer *trainer)
     if (trainer->step == trainer->first_step + 1 || trainer->step == options->steps || trainer_due(trainer))
         return true;
     return (options->report_every && trainer->step % options->report_every == 0) ||
-           trainer_now() - trainer->reported >= report_seconds;
+           now_s() - trainer->reported >= report_seconds;
 }
 
 enum status trainer_queue_report(struct trainer *trainer)
@@ -44,7 +45,7 @@ enum status trainer_queue_report(struct trainer *trainer)
     report->step = trainer->step;
     report->amount = trainer_amount(trainer);
     report->waiting = true;
-    trainer->reported = trainer_now();
+    trainer->reported = now_s();
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/base/now.h"
 #include "harness/train/checkpoint.h"
 #include "harness/train/dump.h"
 #include "harness/train/stop.h"
@@ -185,7 +186,7 @@ void trainer_begin(struct trainer *trainer)
 {
     const struct train_options *options = &trainer->options;
 
-    trainer->reported = trainer_now();
+    trainer->reported = now_s();
     trainer->first_step = trainer->step;
     trainer->mark = NULL;
     /* Not timed: the first steps, which choose algorithms, and those before the graphs are captured. */
