@@ -7,10 +7,10 @@
 #include "harness/fleet/fleet_budget.h"
 #include "harness/scenario/scenario_record.h"
 #include "harness/scenario/scenario_work.h"
+#include "interpose/settings/options.h"
 
 #define ARENA_LEAST (UINT64_C(48) << 20) /* a tenth of it is some pages, which streams and copies need */
 #define MARGIN      (UINT64_C(4) << 20)  /* two pages: what rounding takes */
-#define RESERVE     (UINT64_C(64) << 20) /* what gpucap leaves to the driver; 0 on simgpu */
 
 enum { RUNGS = 4 };
 
@@ -57,7 +57,7 @@ static bool choose_rungs(struct scenario *scenario, struct crowd *crowd)
     const char *const few[] = {"--alloc=naive", scenario_few_steps(scenario), NULL};
     const struct scenario_way way = {
         .name = "needs: naive", .base = scenario_work(scenario), .arguments = few};
-    const uint64_t reserve = scenario->card.simulated ? 0 : RESERVE;
+    const uint64_t reserve = scenario->card.simulated ? 0 : OPTIONS_RESERVE_STANDARD;
     const uint64_t count = scenario->processes;
     struct scenario_outcome outcome;
 

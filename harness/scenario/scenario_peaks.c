@@ -7,13 +7,13 @@
 
 #include "harness/fleet/fleet_budget.h"
 #include "harness/scenario/scenario_work.h"
+#include "interpose/settings/options.h"
 
 #define PAGE      (UINT64_C(2) << 20)
-#define RESERVE   (UINT64_C(64) << 20) /* what gpucap leaves to the driver; 0 on simgpu */
-#define VAL_BATCH 160                  /* pictures of 192 KiB: 30 MiB */
-#define VAL_GPU   48                   /* pictures of 12 MiB: 576 MiB */
-#define VAL_TINY  256                  /* pictures of 48 KiB: 12 MiB */
-#define HALVINGS  3                    /* of a validation's batch, until it fits a share */
+#define VAL_BATCH 160 /* pictures of 192 KiB: 30 MiB */
+#define VAL_GPU   48  /* pictures of 12 MiB: 576 MiB */
+#define VAL_TINY  256 /* pictures of 48 KiB: 12 MiB */
+#define HALVINGS  3   /* of a validation's batch, until it fits a share */
 #define WAIT      "60s"
 
 enum row { SERIAL, NATIVE, SHARE, SHARE_SMALLER, JOB, JOB_WAITS, ROWS };
@@ -84,7 +84,7 @@ static uint64_t budget_for(const struct peaks *peaks)
 {
     const struct scenario *scenario = peaks->scenario;
     const uint64_t high = peaks->peak - peaks->base;
-    const uint64_t spare = scenario->card.simulated ? PAGE : RESERVE;
+    const uint64_t spare = scenario->card.simulated ? PAGE : OPTIONS_RESERVE_STANDARD;
 
     if (scenario->size)
         return scenario->size;

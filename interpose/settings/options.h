@@ -10,13 +10,14 @@
 
 #include "interpose/settings/rules.h"
 
-#define OPTIONS_ADMIN_FILE "/etc/gpucap.conf"
-#define OPTIONS_USER_FILE  ".config/gpucap.conf" /* below the home folder */
-#define OPTIONS_FILE_MAX   (64 * 1024)
-#define OPTIONS_VALUE_MAX  1024
-#define OPTIONS_ERROR_MAX  512
-#define OPTIONS_PATH_MAX   512
-#define OPTIONS_NAME_MAX   64 /* of a group, terminated; as LEDGER_NAME */
+#define OPTIONS_ADMIN_FILE       "/etc/gpucap.conf"
+#define OPTIONS_USER_FILE        ".config/gpucap.conf" /* below the home folder */
+#define OPTIONS_FILE_MAX         (64 * 1024)
+#define OPTIONS_VALUE_MAX        1024
+#define OPTIONS_ERROR_MAX        512
+#define OPTIONS_PATH_MAX         512
+#define OPTIONS_NAME_MAX         64                   /* of a group, terminated; as LEDGER_NAME */
+#define OPTIONS_RESERVE_STANDARD (UINT64_C(64) << 20) /* the default of `reserve` in bytes */
 
 enum options_log { OPTIONS_LOG_QUIET, OPTIONS_LOG_ERROR, OPTIONS_LOG_INFO };
 

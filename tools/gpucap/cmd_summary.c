@@ -2,6 +2,7 @@
  * was never freed, large blocks that live for moments, idle memory over time, and the smallest cap. Says only
  * what the recording holds or what follows from it. Owns no lock. */
 #include "interpose/account/account.h"
+#include "interpose/settings/options.h"
 #include "tools/gpucap/arguments.h"
 #include "tools/gpucap/cli.h"
 #include "tools/gpucap/lines.h"
@@ -22,8 +23,7 @@
 #define WIDTH       80
 #define NAME        64 /* characters of a host or job */
 #define MIB         (UINT64_C(1) << 20)
-#define PARTNERS    4                    /* processes that memory was lent to, or borrowed from */
-#define RESERVE     (UINT64_C(64) << 20) /* what the library leaves to the driver by default */
+#define PARTNERS    4 /* processes that memory was lent to, or borrowed from */
 
 /* ---- peak ---- */
 
@@ -326,7 +326,7 @@ static void print_fit(const struct recording_set *set, const struct recording_tr
         {"blocks (replayed)", 0},
         {timeline->measured ? "CUDA context" : "CUDA context (a guess)",
          timeline->measured ? state.context + state.unnamed : ACCOUNT_CONTEXT_GUESS},
-        {"reserve", RESERVE},
+        {"reserve", OPTIONS_RESERVE_STANDARD},
     };
     char why[RECORDING_WHY];
     uint64_t sum = 0;

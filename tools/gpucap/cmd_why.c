@@ -196,7 +196,7 @@ static void print_reserve(const struct ledger_refusal *refusal)
     char text[WORDS_TEXT];
 
     if (!why_limits_left_enough(refusal) && refusal->limit >= counted + MIB &&
-        refusal->limit <= counted + WHY_LIMITS_RESERVE + LITTLE)
+        refusal->limit <= counted + OPTIONS_RESERVE_STANDARD + LITTLE)
         printf("  kept free    %s for the driver's own growth (--reserve)\n",
                words_size(refusal->limit - counted, text));
 }
@@ -447,7 +447,7 @@ static void print_waiting(const struct ledgers *ledgers, const struct ledgers_ca
                           const struct ledgers_process *process)
 {
     const struct ledger_entry *entry = &process->entry;
-    const uint64_t needed = sums_add(sums_add(entry->job_used, entry->asked), WHY_LIMITS_RESERVE);
+    const uint64_t needed = sums_add(sums_add(entry->job_used, entry->asked), OPTIONS_RESERVE_STANDARD);
     const uint64_t missing = missing_on_card(card, entry);
     const bool is_limit = *entry->job && needed > entry->job_max;
     char size[WORDS_TEXT], before[SET_MAX];

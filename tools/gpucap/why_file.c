@@ -20,7 +20,6 @@
 
 #define LONG_PATH  22 /* beside it is no room for words */
 #define MIB        (UINT64_C(1) << 20)
-#define RESERVE    (64 * MIB) /* what the library leaves to the driver by default, beside every request */
 #define WIDTH      80
 #define HEADING    96 /* characters of what happened */
 #define FRAMES     3  /* of the call stack that are shown */
@@ -107,11 +106,12 @@ static uint64_t shortage(const struct refusal *refusal)
         const bool is_job = refusal->event->limit == RECORDING_LIMIT_JOB;
         const bool is_known = is_job && refusal->others != WHY_APART_UNKNOWN;
         const uint64_t beside =
-            sums_minus(needed(refusal) + RESERVE + (is_known ? refusal->others : 0), refusal->state.limit);
+            sums_minus(needed(refusal) + OPTIONS_RESERVE_STANDARD + (is_known ? refusal->others : 0),
+                       refusal->state.limit);
 
         if (beside > refusal->event->bytes)
             return beside;
-        return refusal->event->bytes + (is_job && !is_known ? RESERVE : 0);
+        return refusal->event->bytes + (is_job && !is_known ? OPTIONS_RESERVE_STANDARD : 0);
     }
     return refusal->event->bytes > fitted ? refusal->event->bytes - fitted : refusal->event->bytes;
 }
@@ -127,7 +127,7 @@ static bool is_above_card(const struct refusal *refusal)
 static uint64_t needed_second(const struct refusal *refusal)
 {
     const bool is_job = refusal->event->limit != RECORDING_LIMIT_JOB && refusal->others != WHY_APART_UNKNOWN;
-    const uint64_t least = needed(refusal) + RESERVE + (is_job ? refusal->others : 0);
+    const uint64_t least = needed(refusal) + OPTIONS_RESERVE_STANDARD + (is_job ? refusal->others : 0);
 
     return refusal->second < least ? least : 0;
 }
@@ -351,7 +351,8 @@ static void print_reserve(const struct refusal *refusal)
     char size[RECORDING_TIME];
 
     if (is_card(refusal) || !refusal->timeline->measured || refusal->state.limit == TIMELINE_NO ||
-        refusal->state.limit < counted + MIB || refusal->state.limit - counted > RESERVE + LITTLE)
+        refusal->state.limit < counted + MIB ||
+        refusal->state.limit - counted > OPTIONS_RESERVE_STANDARD + LITTLE)
         return;
     printf("  kept free    %s for the driver's own growth (--reserve)\n",
            recording_size(refusal->state.limit - counted, size));
@@ -497,7 +498,7 @@ static void print_not_refused(const struct recording_set *set, const struct reco
             puts("  Only the administrator can set a higher one (" OPTIONS_ADMIN_FILE ").");
         else
             why_try_limit(&count, limit_setting(timeline->recording, state.limit_kind),
-                          state.context + RESERVE, " ...");
+                          state.context + OPTIONS_RESERVE_STANDARD, " ...");
         return;
     }
     print_heading(set, track, "no request was refused");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "interpose/base/sums.h"
+#include "interpose/settings/options.h"
 
 uint64_t why_limits_in_use(const struct ledger_refusal *refusal)
 {
@@ -29,7 +30,7 @@ uint64_t why_limits_needed(const struct ledger_refusal *refusal)
         return refusal->limit;
     const uint64_t needed = sums_add(refusal->limit, refusal->asked - refusal->fits);
     const uint64_t beside =
-        sums_add(sums_add(why_limits_in_use(refusal), refusal->asked), WHY_LIMITS_RESERVE);
+        sums_add(sums_add(why_limits_in_use(refusal), refusal->asked), OPTIONS_RESERVE_STANDARD);
     return refusal->fits || needed > beside ? needed : beside;
 }
 
@@ -45,7 +46,7 @@ static uint64_t other_missing(const struct ledgers_process *process, const struc
     const uint64_t other = why_limits_other(process, refusal);
     const uint64_t used = refusal->bound == RECORDING_LIMIT_JOB ? refusal->used : refusal->job_used;
     const uint64_t room =
-        refusal->fits ? sums_minus(refusal->limit, why_limits_in_use(refusal)) : WHY_LIMITS_RESERVE;
+        refusal->fits ? sums_minus(refusal->limit, why_limits_in_use(refusal)) : OPTIONS_RESERVE_STANDARD;
 
     if (why_limits_left_enough(refusal) || other == LEDGER_UNLIMITED)
         return 0;

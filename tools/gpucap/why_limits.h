@@ -5,8 +5,6 @@
 
 #include "tools/gpucap/ledgers.h"
 
-#define WHY_LIMITS_RESERVE (UINT64_C(64) << 20) /* the library's default reserve for the driver */
-
 /* Returns the bytes that counted against the limit: of the whole job, or of the process if the limit is its
  * own. */
 uint64_t why_limits_in_use(const struct ledger_refusal *refusal);

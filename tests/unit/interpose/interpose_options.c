@@ -120,6 +120,7 @@ static void test_every_row_of_the_table_is_found_and_its_default_is_valid(void)
         TEST_ASSERT_EQUAL_INT(0, strncmp(row->variable, "GPUCAP_", 7));
         TEST_ASSERT_EQUAL_INT(0, options_set(&options, id, row->standard, OPTIONS_ENVIRONMENT, error));
     }
+    TEST_ASSERT_EQUAL_UINT64(OPTIONS_RESERVE_STANDARD, options.reserve.bytes);
     TEST_ASSERT_EQUAL_INT(-1, options_find("", 0));
     TEST_ASSERT_EQUAL_INT(-1, options_find("maximum", 7));
 }
