@@ -62,17 +62,14 @@ static bool find_failing(struct search *search, uint64_t low, search_fn *try, vo
     }
 }
 
-int search_run(struct search *search, uint64_t low, uint64_t high, search_fn *try, void *arg)
+void search_run(struct search *search, uint64_t low, uint64_t high, search_fn *try, void *arg)
 {
     search->fails = search->works = search->tries = 0;
-    if (!find_working(search, high, try, arg))
-        return -1;
-    if (!search->fails && !find_failing(search, low, try, arg))
-        return -1;
-    return search_narrow(search, try, arg);
+    if (find_working(search, high, try, arg) && (search->fails || find_failing(search, low, try, arg)))
+        search_narrow(search, try, arg);
 }
 
-int search_narrow(struct search *search, search_fn *try, void *arg)
+void search_narrow(struct search *search, search_fn *try, void *arg)
 {
     while (search->fails && search->works - search->fails > (search->grain ? search->grain : 1)) {
         /* Where the gap is wide, the border is likely near the size that is known to fail. */
@@ -80,10 +77,7 @@ int search_narrow(struct search *search, search_fn *try, void *arg)
         const uint64_t gap = wide ? search->fails : search->works - search->fails;
         const uint64_t middle = rounded(search, search->fails + gap / 2);
 
-        if (middle <= search->fails || middle >= search->works)
+        if (middle <= search->fails || middle >= search->works || !attempt(search, middle, try, arg))
             break;
-        if (!attempt(search, middle, try, arg))
-            return -1;
     }
-    return 0;
 }

@@ -19,10 +19,10 @@ struct search {
 typedef enum search_answer search_fn(uint64_t size, void *arg);
 
 /* Starts with `low`, which likely fails, and `high`, which likely works, and widens the range where that is
- * wrong. Returns 0, or -1 if it was stopped or ran out of tries; *search then holds what is known. */
-int search_run(struct search *search, uint64_t low, uint64_t high, search_fn *try, void *arg);
+ * wrong. *search holds what is known at the end, also if it was stopped or ran out of tries. */
+void search_run(struct search *search, uint64_t low, uint64_t high, search_fn *try, void *arg);
 
 /* The same between search->fails and search->works, which the caller knows already. */
-int search_narrow(struct search *search, search_fn *try, void *arg);
+void search_narrow(struct search *search, search_fn *try, void *arg);
 
 #endif
