@@ -45,9 +45,10 @@ void *recording_room(void **entries, size_t count, size_t *room, size_t size)
 
 enum outcome { TAKEN, ODD, NO_MEMORY };
 
-static bool counts_bytes(uint16_t type)
+/* Returns true if the `bytes` of such events are added up. */
+static bool adds_up(uint16_t type)
 {
-    return type != RECORDING_LIMIT && type != RECORDING_DROPPED && type != RECORDING_END;
+    return type != RECORDING_LIMIT && type != RECORDING_END;
 }
 
 static enum outcome take_event(struct recording *recording, const unsigned char *bytes, size_t size)
@@ -58,13 +59,10 @@ static enum outcome take_event(struct recording *recording, const unsigned char 
         return ODD;
     memcpy(&event, bytes, sizeof(event));
     if (event.time_ns >= RECORDING_BYTES_MAX ||
-        (counts_bytes(event.head.type) && event.bytes >= RECORDING_BYTES_MAX))
+        (adds_up(event.head.type) && event.bytes >= RECORDING_BYTES_MAX))
         return ODD;
-    if (event.head.type == RECORDING_DROPPED) {
-        if (event.bytes >= RECORDING_BYTES_MAX)
-            return ODD;
+    if (event.head.type == RECORDING_DROPPED)
         recording->dropped += event.bytes;
-    }
     if (event.head.type == RECORDING_END)
         recording->ended = true;
     if (recording->count >= RECORDING_EVENTS_MAX ||
