@@ -288,20 +288,13 @@ static void print_refusal(const struct recording_event *refusal, int width)
            recording_limit_name(refusal->limit));
 }
 
-static void print_title(const struct recording_set *set, const struct recording_track *track, int width)
-{
-    char heading[WORDS_CUT];
-
-    puts(recording_set_heading(set, track, width, heading));
-}
-
 static int show_track(const struct recording_set *set, const struct recording_track *track,
                       const struct screen *screen)
 {
     const struct timeline *timeline = &track->timeline;
     const enum timeline_by by = timeline_best_by(timeline, timeline->peak);
     const struct recording_event *refusal = last_refusal(timeline);
-    char sentence[RECORDING_SENTENCE], *legend;
+    char heading[WORDS_CUT], sentence[RECORDING_SENTENCE], *legend;
     struct columns columns;
 
     if (!columns_open(&columns, timeline, by, screen->width - LABEL - 1))
@@ -323,7 +316,7 @@ static int show_track(const struct recording_set *set, const struct recording_tr
             picture.most = limit;
     }
     picture.most += picture.most / 24 + 1; /* the highest line is not the uppermost */
-    print_title(set, track, screen->width);
+    puts(recording_set_heading(set, track, screen->width, heading));
     recording_sentence(timeline, sentence);
     recording_print_cut(sentence, screen->width);
     print_marks(&picture);
