@@ -153,9 +153,8 @@ enum status feed_end(struct feed *feed, struct batch *batch, cudaEvent_t *copied
     return STATUS_OK;
 }
 
-enum status feed_wait(struct feed *feed, cudaEvent_t copied, cudaStream_t compute)
+enum status feed_wait(cudaEvent_t copied, cudaStream_t compute)
 {
-    (void)feed;
     return check(cudaStreamWaitEvent(compute, copied, 0), "making a stream wait");
 }
 

@@ -8,7 +8,7 @@
  *     feed_copy(feed, next_set, batch->labels, ...);
  *     feed_end(feed, batch, &next_copied);       releases the batch once its copies have finished
  *     ... queue the work on this set ...         it runs while the copies do
- *     feed_wait(feed, next_copied, compute);     call before queueing work on the next set
+ *     feed_wait(next_copied, compute);           call before queueing work on the next set
  */
 #ifndef HARNESS_FEED_H
 #define HARNESS_FEED_H
@@ -39,7 +39,7 @@ enum status feed_copy(struct feed *feed, void *device, const void *host, size_t 
 enum status feed_end(struct feed *feed, struct batch *batch, cudaEvent_t *copied);
 
 /* Makes later work on `compute` wait for those copies. */
-enum status feed_wait(struct feed *feed, cudaEvent_t copied, cudaStream_t compute);
+enum status feed_wait(cudaEvent_t copied, cudaStream_t compute);
 
 /* Returns the stream of the copies, for work between feed_begin and feed_end that goes with them. */
 cudaStream_t feed_stream(struct feed *feed);

@@ -43,7 +43,7 @@ static enum status await(struct input *input, const struct input_set *set)
 {
     if (!set->count)
         return STATUS_OK;
-    return feed_wait(input->feed, set->copied, input->model->device->stream);
+    return feed_wait(set->copied, input->model->device->stream);
 }
 
 static void forget_ahead(struct input *input)

@@ -53,7 +53,7 @@ static void test_the_device_sees_every_batch_unharmed(void)
         TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_begin(feed, compute));
         TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_copy(feed, device[i % SETS], batch->bytes, BYTES));
         TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_end(feed, batch, &copied));
-        TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_wait(feed, copied, compute));
+        TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_wait(copied, compute));
         OK(cudaMemcpyAsync(seen + (size_t)i * BYTES, device[i % SETS], BYTES, cudaMemcpyDeviceToHost,
                            compute));
     }
@@ -91,7 +91,7 @@ static void test_copies_go_on_while_the_device_computes(void)
     TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_end(feed, batch, &copied));
     OK(cudaEventSynchronize(copied));
     TEST_ASSERT_EQUAL_INT(cudaErrorNotReady, cudaStreamQuery(compute));
-    TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_wait(feed, copied, compute));
+    TEST_ASSERT_EQUAL_INT(STATUS_OK, feed_wait(copied, compute));
     atomic_store(&gate, 1);
     OK(cudaStreamSynchronize(compute));
     feed_close(feed);
